@@ -1,0 +1,1 @@
+"""What e-mail adds to the outbox: messages, enqueue, templates, composing, providers, attachments, delivery."""

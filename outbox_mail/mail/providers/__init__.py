@@ -1,0 +1,1 @@
+"""One file per provider; ``registry.py`` makes one from its URL."""

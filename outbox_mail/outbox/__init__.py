@@ -1,0 +1,1 @@
+"""The channel-neutral core: statuses, transitions, retry policy, reaper and retention."""
