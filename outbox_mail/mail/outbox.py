@@ -1,0 +1,37 @@
+"""The mail outbox's tables, as the core's transitions know them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from outbox_mail.outbox.transitions import Outbox
+
+MAIL: Final = Outbox(
+    table="email_messages",
+    attempts="email_attempts",
+    kind="template",
+    claimed=(
+        "id",
+        "to",
+        "cc",
+        "bcc",
+        "template",
+        "parameters",
+        "schema_version",
+        "attachments",
+        "created_at",
+        "due_at",
+        "send_at",
+        "expires_at",
+        "claims",
+        "attempt_count",
+        "locale",
+        "sender",
+        "reply_to",
+        "headers",
+        "outcomes",
+        "ordering_key",
+        "at_most_once",
+        "trace_context",
+    ),
+)
