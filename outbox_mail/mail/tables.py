@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sqlalchemy import (
-    BigInteger,
     CheckConstraint,
     Column,
     DateTime,
@@ -21,7 +20,6 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
-from sqlalchemy.schema import Sequence
 
 from outbox_mail.outbox.columns import (
     STORAGE_PARAMETERS,
@@ -32,12 +30,10 @@ from outbox_mail.outbox.columns import (
     steering_columns,
     steering_constraints,
     steering_indexes,
+    turns_table,
 )
 
 metadata: Final = MetaData()
-
-ordering_sequence: Final = Sequence("outbox_ordering_seq", metadata=metadata, data_type=BigInteger)
-"""Gives ``ordering_seq``; drawn under the key's advisory lock, so that numbers and commits have one order."""
 
 _EMPTY_ARRAY: Final = text("'{}'::text[]")
 
@@ -95,7 +91,7 @@ email_messages_archive: Final = Table(
     "email_messages_archive",
     metadata,
     *(
-        Column(column.name, column.type, nullable=True, primary_key=column.primary_key)
+        Column(column.name, column.type, nullable=not column.primary_key, primary_key=column.primary_key)
         for column in email_messages.columns
     ),
     Column("archived_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
@@ -105,6 +101,7 @@ email_messages_archive: Final = Table(
 outbox_holds: Final = holds_table(metadata)
 outbox_processes: Final = processes_table(metadata)
 outbox_relay_state: Final = relay_state_table(metadata)
+outbox_turns: Final = turns_table(metadata)
 
 email_files_to_remove: Final = Table(
     "email_files_to_remove",

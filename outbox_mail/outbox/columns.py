@@ -62,7 +62,13 @@ def steering_columns() -> list[SchemaItem]:
     One meaning each; the page on the table in the reference documentation lists them.
     """
     return [
-        Column("id", Uuid, primary_key=True, comment="UUIDv7; the idempotency token downstream"),
+        Column(
+            "id",
+            Uuid,
+            primary_key=True,
+            server_default=func.gen_random_uuid(),
+            comment="UUIDv7 from enqueue; the idempotency token downstream",
+        ),
         Column("status", Text, nullable=False, server_default=Status.PENDING.value),
         Column("priority", SmallInteger, nullable=False, server_default=str(Priority.NORMAL.value)),
         _timestamp("created_at", nullable=False, server_default=func.now()),
@@ -222,3 +228,15 @@ def relay_state_table(metadata: MetaData) -> Table:
         CheckConstraint("id = 1", name="outbox_relay_state_one_row_check"),
         postgresql_with={"fillfactor": "50"},
     )
+
+
+TURN_SEQUENCE: Final = "outbox_turns_seq_seq"
+"""The sequence that gives ``ordering_seq``."""
+
+
+def turns_table(metadata: MetaData) -> Table:
+    """Empty for ever: its identity column brings the sequence of ``ordering_seq`` along.
+
+    A bare sequence would be missed by Alembic's autogenerate in a producer's own migrations.
+    """
+    return Table("outbox_turns", metadata, Column("seq", BigInteger, Identity(always=True), primary_key=True))
