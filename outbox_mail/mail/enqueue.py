@@ -142,6 +142,6 @@ def _statements(messages: Iterable[MessageRequest], *, single: bool) -> _Stateme
         if None not in ids:
             return [id_ for id_ in ids if id_ is not None]
     raise OutboxMailError(
-        f"idempotency_key: {rows[ids.index(None)]['idempotency_key']!r} was taken and given up by others again and again. "
-        "Roll back and try again."
+        f"idempotency_key: {rows[ids.index(None)]['idempotency_key']!r} was taken and given up by others "
+        "again and again. Roll back and try again."
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from sqlalchemy import Connection, TextClause, text
 
@@ -20,12 +20,7 @@ Run = Callable[[str, str], Rows]
 
 PARAMETER: Final = "%(rows)s"
 
-_ACCEPTED: Final = "Pass the SQLAlchemy Session or Connection, the psycopg connection or the Django connection that your own writes use"
-
-
-class _Orm(Protocol):
-    Session: type
-    scoped_session: type
+_ACCEPTED: Final = "Pass what your own writes use: a SQLAlchemy Session or Connection, a psycopg or Django connection"
 
 
 @cache

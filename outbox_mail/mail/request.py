@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, Required, TypedDict
 from uuid import UUID
@@ -68,37 +68,21 @@ def checked_row(request: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("to", "template"):
         if name not in request:
             raise InvalidRequestError(name, "it is missing", "Every message needs it")
-    get = request.get
-    row: dict[str, Any] = {"id": str(uuid7()), "template": _template(request["template"])}
-    _recipients(row, request["to"], get("cc", ()), get("bcc", ()))
-    row["parameters"] = _parameters(get("parameters"))
-    row["priority"] = _priority(get("priority", Priority.NORMAL))
-    row["schema_version"] = _schema_version(get("schema_version", 1))
-    send_at, expires_at = _moment("send_at", get("send_at")), _moment("expires_at", get("expires_at"))
-    if expires_at is not None:
-        if expires_at <= (send_at or datetime.now(UTC)):
-            earlier = "send_at" if send_at else "now"
-            raise InvalidRequestError("expires_at", f"it is not after {earlier}", "Such a message could never be sent")
-        row["expires_at"] = expires_at.isoformat()
-    if send_at is not None:
-        row["send_at"] = send_at.isoformat()
-    if sender := get("sender"):
-        row["sender"] = canonical_mailbox("sender", sender)
-    if reply_to := _mailboxes("reply_to", get("reply_to", ())):
-        row["reply_to"] = reply_to
-    if headers := get("headers"):
-        row["headers"] = checked_headers("headers", headers)
-    if attachments := get("attachments", ()):
-        row["attachments"] = _attachments(attachments)
-    if tags := get("tags", ()):
-        row["tags"] = _tags(tags)
-    if (entity := get("entity")) is not None:
+    row: dict[str, Any] = {
+        "id": str(uuid7()),
+        "template": _template(request["template"]),
+        "parameters": {},
+        "priority": Priority.NORMAL.value,
+        "schema_version": 1,
+    }
+    _recipients(row, request["to"], request.get("cc", ()), request.get("bcc", ()))
+    for name, check in _OPTIONAL.items():
+        # What is None or empty was not asked for; what is of the wrong type is never empty to its check.
+        if (value := request.get(name)) is not None and (checked := check(value)):
+            row[name] = checked
+    if (entity := request.get("entity")) is not None:
         row["entity_type"], row["entity_id"] = _entity(entity)
-    for name in ("ordering_key", "idempotency_key"):
-        if (key := get(name)) is not None:
-            row[name] = _text(name, key, 255)
-    if locale := get("locale"):
-        row["locale"] = _locale(locale)
+    _times(row, _moment("send_at", request.get("send_at")), _moment("expires_at", request.get("expires_at")))
     if trace_context := _current_trace():
         row["trace_context"] = trace_context
     return row
@@ -172,20 +156,27 @@ def _recipients(row: dict[str, Any], to: Any, cc: Any, bcc: Any) -> None:
 
 
 def _priority(value: object) -> int:
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        return Priority(value).value  # type: ignore[arg-type]  # anything else raises ValueError
-    except (ValueError, TypeError):
+    if isinstance(value, bool) or not isinstance(value, int) or value not in list(Priority):
         raise InvalidRequestError(
             "priority", f"{value!r} is none", "Use Priority.HIGH, Priority.NORMAL or Priority.BULK"
-        ) from None
+        )
+    return int(value)
 
 
 def _schema_version(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 32767:
         raise InvalidRequestError("schema_version", f"{value!r} is no version", "Use a whole number from 1 to 32767")
     return value
+
+
+def _times(row: dict[str, Any], send_at: datetime | None, expires_at: datetime | None) -> None:
+    if expires_at is not None:
+        if expires_at <= (send_at or datetime.now(UTC)):
+            earlier = "send_at" if send_at else "now"
+            raise InvalidRequestError("expires_at", f"it is not after {earlier}", "Such a message could never be sent")
+        row["expires_at"] = expires_at.isoformat()
+    if send_at is not None:
+        row["send_at"] = send_at.isoformat()
 
 
 def _moment(field: str, value: object) -> datetime | None:
@@ -289,6 +280,21 @@ def _scalar(path: str, value: object) -> None:
     raise InvalidRequestError(
         path, f"{kind.__name__} is not JSON", "Pass str, int, float, bool, None, or lists and dicts of them"
     )
+
+
+_OPTIONAL: Final[dict[str, Callable[[Any], Any]]] = {
+    "parameters": _parameters,
+    "priority": _priority,
+    "schema_version": _schema_version,
+    "sender": lambda value: canonical_mailbox("sender", value),
+    "reply_to": lambda value: _mailboxes("reply_to", value),
+    "headers": lambda value: checked_headers("headers", value),
+    "attachments": _attachments,
+    "tags": _tags,
+    "locale": _locale,
+    "ordering_key": lambda value: _text("ordering_key", value, 255),
+    "idempotency_key": lambda value: _text("idempotency_key", value, 255),
+}
 
 
 def rows_json(rows: Iterable[Mapping[str, Any]]) -> str:
