@@ -1,0 +1,1 @@
+"""The whole system on one machine: PostgreSQL, Redis, relay, worker, beat, Flower, an SMTP server, and a shop."""
