@@ -6,20 +6,20 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from outbox_mail.embedded.process import spawn
+
 _RESTART_PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 _STEADY_SECONDS = 10.0
-_LEASH = str(Path(__file__).with_name("leash.py"))
 
 
 @dataclass(frozen=True)
 class Program:
-    """What to run. ``ready`` tells, cheaply, whether it does its work by now."""
+    """What to run, and what is added to a bare environment. ``ready`` tells, cheaply, whether it works by now."""
 
     name: str
     command: Sequence[str]
@@ -39,13 +39,12 @@ class _Running:
 
 @dataclass
 class Supervisor:
-    """Starts programs in ``folder`` with their output in ``logs``; use it from one thread.
+    """Starts programs with their output in ``logs``; use it from the main thread.
 
     Each is a session of its own, so that Ctrl-C in the terminal reaches this process only, which then stops them in
     order; and each dies with this process, kill -9 included.
     """
 
-    folder: Path
     logs: Path
     _running: dict[str, _Running] = field(default_factory=dict)
 
@@ -126,15 +125,7 @@ class Supervisor:
 
     def _spawn(self, program: Program) -> subprocess.Popen[bytes]:
         with self.log_of(program.name).open("ab") as log:
-            return subprocess.Popen(  # noqa: S603 - our own commands
-                [sys.executable, "-E", _LEASH, str(os.getpid()), *program.command],
-                cwd=self.folder,
-                env={**os.environ, **program.environment},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            return spawn(program.command, log=log, death_signal=signal.SIGKILL, environ=program.environment)
 
 
 def _reason(code: int) -> str:

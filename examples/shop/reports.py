@@ -58,7 +58,8 @@ def send_monthly_report(session: Session, month: date, to: tuple[str, str], fold
     """Write the month's sales to ``folder`` and ask for a mail with the file; the caller commits.
 
     The row holds a reference, not the bytes; the worker reads the file when it sends. Bulk priority: it waits behind
-    everything that a person is waiting for. A rollback leaves the file behind, which the next report overwrites.
+    everything that a person is waiting for. ``folder`` is absolute and below one of the service's attachment stores. A
+    rollback leaves the file behind, which the next report overwrites.
     """
     sales = _sales(session, month)
     path = folder / f"sales-{month:%Y-%m}.csv"
@@ -75,7 +76,7 @@ def send_monthly_report(session: Session, month: date, to: tuple[str, str], fold
             ],
             "orders": session.scalars(select(func.count()).select_from(Order).where(_placed_in(month))).one(),
         },
-        attachments=[Attachment.ref(path.as_uri(), filename=path.name, content_type="text/csv")],
+        attachments=[Attachment.ref(filename=path.name, storage_ref=f"file://{path}")],
         priority=Priority.BULK,
         entity=("report", f"{month:%Y-%m}"),
         tags=["shop", "report"],
