@@ -19,12 +19,15 @@ _STEADY_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Program:
-    """What to run, and what is added to a bare environment. ``ready`` tells, cheaply, whether it works by now."""
+    """What to run, and what is added to a bare environment.
+
+    ``ready`` tells, cheaply, whether the process with the given pid does its work by now.
+    """
 
     name: str
     command: Sequence[str]
     environment: Mapping[str, str]
-    ready: Callable[[], bool] = lambda: True
+    ready: Callable[[int], bool] = lambda pid: True  # noqa: ARG005
 
 
 @dataclass
@@ -77,7 +80,7 @@ class Supervisor:
         """Wait until every program is ready; raises ``RuntimeError`` with the last log lines of one that is not."""
         end = time.monotonic() + deadline_seconds
         for name, running in self._running.items():
-            while not running.program.ready():
+            while not running.program.ready(running.process.pid):
                 if running.process.poll() is not None or time.monotonic() > end:
                     state = "ended" if running.process.poll() is not None else "is not ready"
                     raise RuntimeError(f"{name} {state}. Its log, {self.log_of(name)}, ends:\n{self.tail(name)}")

@@ -40,7 +40,12 @@ def test_a_program_that_was_killed_is_started_again(tmp_path: Path) -> None:
         first = supervisor.alive()["sleeper"]
         supervisor.kill("sleeper")
         said: list[str] = []
-        until(lambda: bool(said.extend(supervisor.tend())) or supervisor.restarts()["sleeper"] == 1)
+
+        def restarted() -> bool:
+            said.extend(supervisor.tend())
+            return supervisor.restarts()["sleeper"] == 1
+
+        until(restarted)
         assert said == ["sleeper ended (SIGKILL); starting it again"]
         assert supervisor.alive()["sleeper"] not in {None, first}
     finally:
@@ -64,7 +69,7 @@ def test_a_program_that_keeps_dying_is_started_less_and_less_often(tmp_path: Pat
 
 def test_waiting_for_a_program_that_ends_shows_its_last_words(tmp_path: Path) -> None:
     supervisor = Supervisor(tmp_path)
-    program = Program("broken", [sys.executable, "-c", "raise SystemExit('no such flag')"], {}, ready=lambda: False)
+    program = Program("broken", [sys.executable, "-c", "raise SystemExit('no such flag')"], {}, ready=lambda _: False)
     supervisor.start(program)
     try:
         with pytest.raises(RuntimeError, match=r"broken ended.*\n.*no such flag"):

@@ -15,7 +15,7 @@ from examples.demo.received import Received
 HOST = "127.0.0.1:8025"
 
 
-def mail(number: int = 1, **changes: str) -> Received:
+def mail(number: int = 1, /, **changes: str) -> Received:
     message = EmailMessage()
     message["From"] = changes.get("sender", "Shop <shop@shop.example>")
     message["To"] = changes.get("to", "Ayşe <ayse@posta.example>")

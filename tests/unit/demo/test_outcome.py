@@ -25,8 +25,8 @@ def verdict(
     return outcome.problems
 
 
-def sent(**changes: bool) -> Promise:
-    return Promise(uuid4(), "order confirmed", **changes)
+def sent(*, after_retry: bool = False) -> Promise:
+    return Promise(uuid4(), "order confirmed", after_retry=after_retry)
 
 
 def refused() -> Promise:
