@@ -1,0 +1,1 @@
+"""The command ``outbox-mail``: a thin face on ``outbox_mail.operations``."""
