@@ -12,9 +12,11 @@ from types import FrameType
 from rich.console import Console
 
 from examples.demo.options import Options, parse
+from examples.demo.programs import NotReadyError
 from examples.demo.run import Run
-from examples.demo.stage import AlreadyRunningError, NotStartedError, Stage
+from examples.demo.stage import AlreadyRunningError, Stage
 from examples.demo.view import print_outcome
+from outbox_mail.errors import EmbeddedError
 
 
 def main() -> int:
@@ -31,7 +33,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, stop)
     try:
         return _demo(options, interrupted)
-    except (AlreadyRunningError, NotStartedError) as problem:
+    except (AlreadyRunningError, NotReadyError, EmbeddedError) as problem:
         print(problem, file=sys.stderr)
         return 2
 

@@ -17,6 +17,10 @@ _RESTART_PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
 _STEADY_SECONDS = 10.0
 
 
+class NotReadyError(Exception):
+    """A program ended at once, or did not do its work in time."""
+
+
 @dataclass(frozen=True)
 class Program:
     """What to run, and what is added to a bare environment.
@@ -77,13 +81,13 @@ class Supervisor:
         return said
 
     def wait_ready(self, deadline_seconds: float) -> None:
-        """Wait until every program is ready; raises ``RuntimeError`` with the last log lines of one that is not."""
+        """Wait until every program is ready; raises ``NotReadyError`` with the last log lines of one that is not."""
         end = time.monotonic() + deadline_seconds
         for name, running in self._running.items():
             while not running.program.ready(running.process.pid):
                 if running.process.poll() is not None or time.monotonic() > end:
                     state = "ended" if running.process.poll() is not None else "is not ready"
-                    raise RuntimeError(f"{name} {state}. Its log, {self.log_of(name)}, ends:\n{self.tail(name)}")
+                    raise NotReadyError(f"{name} {state}. Its log, {self.log_of(name)}, ends:\n{self.tail(name)}")
                 time.sleep(0.05)
 
     def alive(self) -> dict[str, int | None]:

@@ -64,7 +64,6 @@ class Received:
         return [
             Attached(part.get_filename() or f"part-{place}", part.get_content_type(), _bytes(part))
             for place, part in enumerate(self.message.iter_attachments(), start=1)
-            if isinstance(part, EmailMessage)
         ]
 
     def _body(self, kind: str) -> str | None:

@@ -41,7 +41,7 @@ class Run:
     def watch(self) -> None:
         """Let the shop work and keep the processes up until everything is final, or until Ctrl-C."""
         self.story.open()
-        inbox = Inbox(self.stage.received)
+        inbox = Inbox(self.stage.mail_server.received)
         view = self._view({"Inbox": inbox.url, **self.stage.addresses})
         closing = threading.Event()
         with ThreadPoolExecutor(1, thread_name_prefix="shop") as pool:
@@ -60,7 +60,9 @@ class Run:
         """The verdict on this run's mails. After Ctrl-C those that still wait are left out: they go out next time."""
         promises = self.story.promises
         rows = rows_by_id(self.stage.connection, [promise.id for promise in promises])
-        accepted = Counter(id_ for id_ in self.stage.accepted_ids() if id_ not in self.left_over)
+        accepted = self.stage.mail_server.accepted()
+        for id_ in self.left_over:
+            del accepted[id_]
         if self.interrupted.is_set():
             promises = [promise for promise in promises if not unfinished([promise], rows)]
             finished = {promise.id for promise in promises}
@@ -98,7 +100,7 @@ class Run:
         return rows_by_id(self.stage.connection, [promise.id for promise in self.story.promises])
 
     def _scene(self) -> Scene:
-        mails = self.stage.received()[: -_LAST_MAILS - 1 : -1]
+        mails = self.stage.mail_server.received()[: -_LAST_MAILS - 1 : -1]
         return Scene(
             orders=self.story.orders,
             promised=len(self.story.promises),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.demo.programs import Program, Supervisor
+from examples.demo.programs import NotReadyError, Program, Supervisor
 
 
 def until(condition: Callable[[], bool], seconds: float = 10) -> None:
@@ -72,7 +72,7 @@ def test_waiting_for_a_program_that_ends_shows_its_last_words(tmp_path: Path) ->
     program = Program("broken", [sys.executable, "-c", "raise SystemExit('no such flag')"], {}, ready=lambda _: False)
     supervisor.start(program)
     try:
-        with pytest.raises(RuntimeError, match=r"broken ended.*\n.*no such flag"):
+        with pytest.raises(NotReadyError, match=r"broken ended.*\n.*no such flag"):
             supervisor.wait_ready(20)
     finally:
         supervisor.stop(5)
@@ -96,7 +96,7 @@ def test_stopping_kills_what_does_not_listen_with_its_children(tmp_path: Path) -
 def test_children_die_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     code = """
 import pathlib, sys, time
-from examples.demo.programs import Program, Supervisor
+from examples.demo.programs import NotReadyError, Program, Supervisor
 folder = pathlib.Path(sys.argv[1])
 child = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
 Supervisor(folder).start(Program("child", [sys.executable, "-c", child], {}))
