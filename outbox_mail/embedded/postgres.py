@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, ClassVar
 from urllib.parse import quote
 
-from outbox_mail.embedded.binaries import PostgresBinaries, find_postgres
+from outbox_mail.embedded.binaries import POSTGRES_OVERRIDE, PostgresBinaries, find_postgres
 from outbox_mail.embedded.ports import LOOPBACK
 from outbox_mail.embedded.process import kill_with_children, spawn
 from outbox_mail.embedded.server import Server, log_since
@@ -26,6 +26,8 @@ _PROTOCOL_3 = 196_608
 # Lines of postmaster.pid, as pg_ctl reads them (PostgreSQL: src/include/utils/pidfile.h).
 _PID_LINE = 0
 _STATUS_LINE = 7
+# PID_MAX_LIMIT of Linux.
+_LARGEST_PID = 2**22
 _FIRST_WITH_BUILTIN_LOCALES = 17
 
 
@@ -75,6 +77,7 @@ class PostgresServer(Server):
     def _prepare(self) -> None:
         self._binaries = binaries = find_postgres()
         if self._data.exists():
+            self._check_version(binaries)
             return
         # Made beside its place and then renamed: a first start that was cut off leaves nothing half-made there.
         unfinished = self._folder / "data.new"
@@ -93,6 +96,21 @@ class PostgresServer(Server):
             stdin=f"CREATE DATABASE {_DATABASE}\n",
         )
         unfinished.rename(self._data)
+
+    def _check_version(self, binaries: PostgresBinaries) -> None:
+        try:
+            made_by = (self._data / "PG_VERSION").read_text("ascii", "replace").strip()
+        except OSError as error:
+            raise EmbeddedError(
+                f"PostgreSQL: the data in {self._data} can't be read ({error.strerror or error}). "
+                "Start as the user who made it, or delete the folder to start afresh."
+            ) from error
+        if made_by != str(binaries.major):
+            raise EmbeddedError(
+                f"PostgreSQL: the data in {self._data} was made by version {made_by}, and {binaries.postgres} is "
+                f"version {binaries.major}. Set {POSTGRES_OVERRIDE} to the programs of version {made_by}, or delete the folder "
+                "to start afresh."
+            )
 
     def _run_once(self, command: Sequence[str | Path], data: Path, *, stdin: str = "") -> None:
         path = self._folder / "initdb.log"
@@ -146,7 +164,7 @@ class PostgresServer(Server):
             number = path.read_text("ascii", "replace").split("\n")[_PID_LINE].strip()
         except FileNotFoundError:
             return {}
-        if not number.isdigit():
+        if not number.isdigit() or int(number) > _LARGEST_PID:
             # Cut off by a crash of the machine. PostgreSQL would want a person to remove it.
             path.unlink()
             return {}

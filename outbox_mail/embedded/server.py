@@ -41,6 +41,10 @@ class Server(ABC):
     def __init__(self, folder: Path, *, port: int | None = None, settings: Mapping[str, str] | None = None) -> None:
         self._folder = Path(folder).absolute()
         self._port = port
+        if port is not None and not ports.is_possible(port):
+            raise EmbeddedError(
+                f"{self._name}: port: must be between 1 and 65535, not {port}. Leave it out for a free one."
+            )
         self._settings = dict(settings or {})
         for name, value in self._settings.items():
             if any(character in name + value for character in "\r\n\0"):
@@ -179,7 +183,7 @@ class Server(ABC):
                 "End that one, or start on another port."
             )
         kept = self._read("port")
-        if kept.isdigit() and ports.is_free(int(kept)):
+        if kept.isdigit() and ports.is_possible(int(kept)) and ports.is_free(int(kept)):
             yield int(kept)
         for _ in range(_PORTS_TRIED):
             yield ports.pick()
