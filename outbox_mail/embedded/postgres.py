@@ -108,8 +108,8 @@ class PostgresServer(Server):
         if made_by != str(binaries.major):
             raise EmbeddedError(
                 f"PostgreSQL: the data in {self._data} was made by version {made_by}, and {binaries.postgres} is "
-                f"version {binaries.major}. Set {POSTGRES_OVERRIDE} to the programs of version {made_by}, or delete the folder "
-                "to start afresh."
+                f"version {binaries.major}. Set {POSTGRES_OVERRIDE} to the programs of version {made_by}, "
+                "or delete the folder to start afresh."
             )
 
     def _run_once(self, command: Sequence[str | Path], data: Path, *, stdin: str = "") -> None:
