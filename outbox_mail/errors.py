@@ -30,6 +30,18 @@ class EmbeddedError(OutboxMailError):
     """A local PostgreSQL or Redis server could not be found, started or stopped."""
 
 
+class UsageError(OutboxMailError, ValueError):
+    """An argument of an operation is malformed or does not go with another; nothing was done."""
+
+    def __init__(self, field: str, problem: str, advice: str) -> None:
+        super().__init__(f"{field}: {problem}. {advice}")
+        self.field = field
+
+
+class MigrationError(OutboxMailError):
+    """The migrations could not be run, or the database belongs to a newer version; it is as it was before."""
+
+
 class NotFoundError(OutboxMailError):
     """No row has the given id."""
 

@@ -15,13 +15,14 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.script.revision import RevisionError
 from alembic.util import CommandError
 from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 import outbox_mail
-from outbox_mail.errors import OutboxMailError, RefusedError
+from outbox_mail.errors import MigrationError, UsageError
 
 VERSION_TABLE: Final = "outbox_alembic_version"
 LOCK_TIMEOUT_SECONDS: Final = 5.0
@@ -29,10 +30,6 @@ WAIT_SECONDS: Final = 120.0
 
 # A number that no other software is likely to lock; the same for every version, so that any two exclude each other.
 _ADVISORY_LOCK: Final = 7_035_613
-
-
-class MigrationError(OutboxMailError):
-    """The migrations could not be run; the database is as it was before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +118,7 @@ def _after(versions: list[str]) -> list[Revision]:
         known = (
             {script.revision for script in scripts.iterate_revisions(tuple(versions), "base")} if versions else set()
         )
-    except CommandError:
+    except (CommandError, RevisionError):
         raise MigrationError(
             f"database: it was migrated to {', '.join(versions)}, which this version does not know. "
             "Use the version of outbox-mail that migrated it, or a newer one"
@@ -132,7 +129,7 @@ def _after(versions: list[str]) -> list[Revision]:
 
 def _set_lock_timeout(connection: Connection, seconds: float) -> None:
     if not 0 < seconds < 86_400:
-        raise RefusedError("lock timeout: must be above 0 and below 86400 seconds. 0 would wait for ever")
+        raise UsageError("lock timeout", "must be above 0 and below 86400 seconds", "0 would wait for ever")
     milliseconds = str(math.ceil(seconds * 1000))
     connection.execute(text("SELECT set_config('lock_timeout', :ms, true)"), {"ms": milliseconds})
 
