@@ -58,15 +58,21 @@ class Server(ABC):
         """Start, and return when the server answers to the protocol: recovery is over and queries are taken.
 
         Waits a while for a server that an owner who was killed left behind in the folder. Only from the main thread.
-        Raises EmbeddedError when it runs already, when another process uses the folder, when programs are missing,
+        Raises EmbeddedError when it runs already, when the folder is in use or not ours, when programs are missing,
         when a port that must not change is taken, or when the server ends or is not ready in time; its last log
         lines are in the message.
         """
         if self.running:
             raise EmbeddedError(f"{self._name} in {self._folder} was started already. Stop it first, or restart it.")
         self._let_go()
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._owner_lock = lock_file(self._folder / "owner.lock", patience_seconds=0)
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._owner_lock = lock_file(self._folder / "owner.lock", patience_seconds=0)
+        except OSError as error:
+            raise EmbeddedError(
+                f"{self._name}: the folder {self._folder} can't be used ({error.strerror or error}). "
+                "Start as the user whose folder it is, or use another one."
+            ) from error
         if self._owner_lock is None:
             raise EmbeddedError(
                 f"{self._name}: {self._folder} is in use by process {self._read('owner.pid') or 'unknown'}. "

@@ -377,6 +377,13 @@ def test_data_without_its_password_file_is_an_error_that_says_what_to_do(either:
         pass
 
 
+def test_a_folder_that_is_none_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(EmbeddedError, match=rf"the folder {folder} can't be used"):
+            PostgresServer(folder).start()
+
+
 @pytest.mark.parametrize(("version", "said"), [("12", "made by version 12"), ("", "made by version "), (None, "read")])
 def test_data_of_another_version_or_of_no_version_is_an_error(tmp_path: Path, version: str | None, said: str) -> None:
     (tmp_path / "data").mkdir()

@@ -204,3 +204,14 @@ def test_after_kill_9_of_root_the_server_of_an_unprivileged_user_goes_too(folder
     seen = _run_as(None, _DENY_NAMESPACES + _SCENARIO.replace('folder / "postgres"', "folder"), folder)
     assert seen["rows"] == 2
     assert not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text()
+
+
+def test_a_folder_that_another_user_made_is_an_error_that_says_so(folder: Path) -> None:
+    folder.chmod(0o755)
+    (folder / "owner.lock").touch(0o600)
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom outbox_mail.embedded import RedisServer\n"
+        "try: RedisServer(Path(sys.argv[1])).start()\nexcept Exception as error: print(type(error).__name__, error)"
+    )
+    said = _python(_NOBODY, code, folder).stdout
+    assert said.startswith(f"EmbeddedError Redis: the folder {folder} can't be used (Permission denied). Start as")
