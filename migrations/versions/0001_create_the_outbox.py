@@ -61,7 +61,9 @@ def upgrade() -> None:
         ),
         sa.Column("error_code", sa.Text(), nullable=True),
         sa.Column("error_message", sa.Text(), nullable=True),
-        sa.Column("hold_id", sa.BigInteger(), nullable=True, comment="parked by this hold; NULL: free"),
+        sa.Column(
+            "hold_id", sa.BigInteger(), nullable=True, comment="parked by this hold, 0: until its turn; NULL: free"
+        ),
         sa.Column("ordering_key", sa.Text(), nullable=True),
         sa.Column("ordering_seq", sa.BigInteger(), nullable=True, comment="place within the ordering key"),
         sa.Column("idempotency_key", sa.Text(), nullable=True, comment="unique while the row lives"),
@@ -234,6 +236,13 @@ def upgrade() -> None:
         unique=False,
         postgresql_where=sa.text("ordering_key IS NOT NULL AND status IN ('PENDING', 'SENDING')"),
     )
+    op.create_index(
+        "email_messages_waiting_turn",
+        "email_messages",
+        ["ordering_key", "ordering_seq"],
+        unique=False,
+        postgresql_where=sa.text("hold_id = 0"),
+    )
     op.create_table(
         "email_messages_archive",
         sa.Column("id", sa.Uuid(), nullable=False),
@@ -353,6 +362,7 @@ def downgrade() -> None:
     op.drop_index("outbox_holds_target", table_name="outbox_holds")
     op.drop_table("outbox_holds")
     op.drop_table("email_messages_archive")
+    op.drop_index("email_messages_waiting_turn", table_name="email_messages", postgresql_where=sa.text("hold_id = 0"))
     op.drop_index(
         "email_messages_turn",
         table_name="email_messages",

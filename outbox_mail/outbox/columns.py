@@ -36,6 +36,10 @@ STATUS_STAMPS: Final = {
     Status.FAILED: "failed_at",
 }
 
+# Rows of ``outbox_holds`` are numbered from 1.
+TURN_HOLD: Final = 0
+"""The ``hold_id`` under which the relay parks a due row until the earlier ones of its ordering key are finished."""
+
 # Two updates a message: leave room on the page so that they are heap-only where no index is touched, and let autovacuum
 # come by a number of dead rows that does not grow with the table.
 STORAGE_PARAMETERS: Final = {
@@ -85,7 +89,7 @@ def steering_columns() -> list[SchemaItem]:
         Column("at_most_once", Boolean, nullable=False, server_default=false(), comment="set by the claim"),
         Column("error_code", Text),
         Column("error_message", Text),
-        Column("hold_id", BigInteger, comment="parked by this hold; NULL: free"),
+        Column("hold_id", BigInteger, comment="parked by this hold, 0: until its turn; NULL: free"),
         Column("ordering_key", Text),
         Column("ordering_seq", BigInteger, comment="place within the ordering key"),
         Column("idempotency_key", Text, comment="unique while the row lives"),
@@ -140,6 +144,12 @@ def steering_indexes(table: str) -> list[SchemaItem]:
         ),
         Index(f"{table}_expiring", "expires_at", postgresql_where=text(f"{pending} AND expires_at IS NOT NULL")),
         Index(f"{table}_held", "hold_id", postgresql_where=text("hold_id IS NOT NULL")),
+        Index(
+            f"{table}_waiting_turn",
+            "ordering_key",
+            "ordering_seq",
+            postgresql_where=text(f"hold_id = {TURN_HOLD}"),
+        ),
         Index(f"{table}_locked", "locked_at", postgresql_where=_in_status(Status.SENDING)),
         Index(f"{table}_sent", "sent_at", postgresql_where=_in_status(Status.SENT)),
         Index(f"{table}_failed", "failed_at", postgresql_where=_in_status(Status.FAILED)),
