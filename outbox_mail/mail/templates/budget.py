@@ -35,6 +35,8 @@ class Limits:
     """Processor time of the thread, not wall time: a worker that was stopped or starved must not fail its message."""
     source_bytes: int = 256_000
     """Largest template file."""
+    nodes: int = 20_000
+    """Names, operators, calls, tags, … of one file: compiling takes some kilobytes of memory for each."""
     items: int = 10_000
     """Longest ``range``, and the like."""
 
@@ -96,6 +98,25 @@ class Meter:
 
         return tick, slow
 
+    def counting(self, otherwise: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """A function that takes the cost of text that is about to be written, and hands what is no text on."""
+        local = self._local
+
+        # A closure: it runs for every value that a template shows.
+        def shown(value: Any) -> Any:
+            kind = type(value)
+            budget = local.budget
+            if kind is str or kind is Markup:
+                budget.left -= len(value)
+            else:
+                budget.left -= _SCALAR_COST
+                value = otherwise(value)
+            if budget.left < budget.check_at:
+                budget.check()
+            return value
+
+        return shown
+
     def fits(self, size: int) -> None:
         """Raise when something of ``size`` is about to be made, and that is too much; take its cost."""
         if size > self.limits.output_chars:
@@ -137,7 +158,7 @@ class Meter:
             str(item)  # raises the error of a missing parameter
         # Each of them shows as a few fixed characters, whatever it holds.
         if not isinstance(item, (int, float, range, Macro, Namespace, Cycler, Joiner)):
-            raise TemplateRuntimeError(f"a {type(item).__name__} is no data; are its parentheses missing?")
+            raise TemplateRuntimeError(f"a {type(item).__name__} is no data: its parentheses may be missing")
 
     def joined(self, parts: Iterable[str]) -> str:
         """The parts as one text, when that is not too large."""

@@ -16,7 +16,7 @@ from jinja2.exceptions import (
 
 from outbox_mail.errors import TemplateError
 from outbox_mail.mail.templates.budget import LimitError
-from outbox_mail.mail.templates.folders import UnreadableFileError
+from outbox_mail.mail.templates.folders import TooComplexError, UnreadableFileError
 from outbox_mail.mail.templates.values import MissingError
 
 _QUOTED: Final = re.compile(r"'([^']*)'")
@@ -74,7 +74,7 @@ def _problem(error: Exception, source: str) -> str:
 def _place(error: Exception) -> tuple[str | None, int | None]:
     if isinstance(error, TemplateSyntaxError):
         return error.filename, error.lineno
-    if isinstance(error, UnreadableFileError):
+    if isinstance(error, (TooComplexError, UnreadableFileError)):
         return error.file, None
     file = line = None
     trace = error.__traceback__

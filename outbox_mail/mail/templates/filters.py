@@ -16,8 +16,10 @@ from jinja2.tests import TESTS
 
 from outbox_mail.mail.templates.budget import LimitError
 from outbox_mail.mail.templates.sandbox import BoundedEnvironment
+from outbox_mail.mail.templates.values import DATA
 
 _LEFT_OUT: Final = frozenset({"pprint", "random"})
+_CONTEXTS: Final = frozenset({"context", "environment", "eval_ctx"})
 
 Arguments = Mapping[str, Any]
 """A filter's arguments by the names that Jinja2 gives its parameters. What is of the wrong type Jinja2 refuses."""
@@ -37,17 +39,22 @@ def _counted(environment: BoundedEnvironment, name: str, function: Callable[...,
     first = 1 if hasattr(function, "jinja_pass_arg") else 0
     check = _CHECKS.get(name)
     limits = _LIMITS.get(name, {})
-    names = list(inspect.signature(function).parameters)[first:] if check or limits else []
+    # Some are marked only by a wrapper, whose signature is that of the filter without the context.
+    names = [name for name in inspect.signature(function).parameters if name not in _CONTEXTS]
+    checked = bool(check or limits)
     slow, measured, require_data = environment.meter.slow, environment.measured, environment.require_data
 
     @functools.wraps(function)
     def counted(*args: Any, **kwargs: Any) -> Any:
         slow()
         for value in args[first:]:
-            require_data(value)
+            if not isinstance(value, DATA):
+                require_data(value)
         for value in kwargs.values():
             require_data(value)
-        if names:
+        if name == "format":
+            environment.check_printf(args[first], kwargs or list(args[first + 1 :]))
+        elif checked:
             arguments = dict(zip(names, args[first:], strict=False)) | kwargs
             for parameter, limit in limits.items():
                 _require_small(parameter, arguments.get(parameter), limit)
@@ -130,15 +137,8 @@ def _join(env: BoundedEnvironment, arguments: Arguments) -> None:
         env.check_join(separator if isinstance(separator, str) else str(separator), value)
 
 
-def _format(env: BoundedEnvironment, arguments: Arguments) -> None:
-    template, *values = arguments.values()
-    if isinstance(template, str):
-        env.check_printf(template, values)
-
-
 _CHECKS: Final[Mapping[str, Callable[[BoundedEnvironment, Arguments], None]]] = {
     "float": _number,
-    "format": _format,
     "indent": _indent,
     "int": _number,
     "join": _join,

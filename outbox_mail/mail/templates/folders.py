@@ -13,6 +13,7 @@ from jinja2 import BaseLoader, Environment, Template, TemplateNotFound
 from jinja2.exceptions import TemplateRuntimeError
 
 from outbox_mail.errors import ErrorClass, TemplateError
+from outbox_mail.mail.templates.budget import LimitError
 from outbox_mail.mail.templates.files import Signature, Watch
 from outbox_mail.mail.templates.manifest import FILE_NAME
 from outbox_mail.mail.templates.names import is_file_name, is_template_name
@@ -22,6 +23,8 @@ TEXT: Final = "body.txt"
 HTML: Final = "body.html"
 _MARKS: Final = (SUBJECT, TEXT, HTML, FILE_NAME)
 _MOST_WATCHED: Final = 500
+TOO_DEEP: Final = (RecursionError, MemoryError, SyntaxError)
+"""What Python answers when what it compiles is nested deeply."""
 
 
 class Folders:
@@ -177,10 +180,27 @@ class LocaleLoader(BaseLoader):
             if source is None:
                 return None
             self.sources[shown] = source
-            found = Compiled(watch.seen[path], environment.compile(source, name, shown), source)
+            try:
+                code = environment.compile(source, name, shown)
+            except TOO_DEEP:
+                raise TooComplexError(shown, "it is nested too deeply") from None
+            except LimitError as error:
+                raise TooComplexError(shown, str(error)) from None
+            found = Compiled(watch.seen[path], code, source)
             self._codes.put(path, found)
         self.sources[shown] = found.source
-        return environment.template_class.from_code(environment, found.code, globals or {}, None)
+        if globals is None:
+            # A plain dict, as it is copied for each render.
+            globals = dict(environment.globals)  # noqa: A001 - as in Jinja2
+        return environment.template_class.from_code(environment, found.code, globals, None)
+
+
+class TooComplexError(LimitError):
+    """A file of a template can't be compiled within bounds."""
+
+    def __init__(self, file: str, problem: str) -> None:
+        super().__init__(problem)
+        self.file = file
 
 
 class UnreadableFileError(TemplateRuntimeError):

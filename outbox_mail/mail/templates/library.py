@@ -103,9 +103,11 @@ class Templates:
         ``schema_version_unknown`` (the parameters are newer than the template). Transient: ``template_unreadable``.
         """
         chain = locale_chain(locale)
-        loaded = self._follow(
-            self._loaded, (self._checked(name), chain), lambda watch: self._load(name, chain, watch)
-        ).get()
+        following = self._loaded.get((name, chain))
+        if following is None:
+            self._require_name(name)
+            following = self._follow(self._loaded, (name, chain), lambda watch: self._load(name, chain, watch))
+        loaded = following.get()
         newest = loaded.manifest.schema_version
         if newest is not None and schema_version > newest:
             raise TemplateError(
@@ -158,14 +160,14 @@ class Templates:
         """Every template's name, sorted. Walks the folders at each call."""
         return tuple(sorted(self._folders.names()))
 
-    def _checked(self, name: object) -> str:
+    @staticmethod
+    def _require_name(name: object) -> None:
         if not isinstance(name, str) or not is_template_name(name):
             raise TemplateError(
                 "template_not_found",
                 f"{str(name)[:80]!r} is not a template's name. Use letters, digits, '_', '-' and '.', "
                 "with '/' between folders",
             )
-        return name
 
     def _follow(self, kept: dict[K, Following[V]], key: K, make: Callable[[Watch], V]) -> Following[V]:
         if (found := kept.get(key)) is not None:
@@ -179,7 +181,8 @@ class Templates:
             return kept.setdefault(key, following)
 
     def _manifest(self, name: str) -> Manifest:
-        return self._follow(self._manifests, self._checked(name), lambda watch: self._read_manifest(name, watch)).get()
+        self._require_name(name)
+        return self._follow(self._manifests, name, lambda watch: self._read_manifest(name, watch)).get()
 
     def _read_manifest(self, name: str, watch: Watch) -> Manifest:
         path = self._folders.of_template(name, watch) / FILE_NAME

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 MAX_LENGTH: Final = 200
@@ -36,6 +37,7 @@ def _is_path(name: str, pattern: re.Pattern[str]) -> bool:
     )
 
 
+@lru_cache(maxsize=1024)
 def locale_chain(locale: str | None) -> tuple[str, ...]:
     """Which folders are looked into, the most special first: ``tr_tr`` gives ``tr-TR`` and ``tr``.
 

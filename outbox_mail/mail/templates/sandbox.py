@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
-from functools import partial
+from functools import lru_cache, partial
 from string import Formatter
 from typing import Any, Final
 
+from jinja2 import nodes
 from jinja2.exceptions import TemplateRuntimeError
-from jinja2.nodes import EvalContext
 from jinja2.runtime import BlockReference, Context, LoopContext, Macro, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEscapeFormatter, SandboxedFormatter
 from jinja2.utils import Cycler, Joiner
@@ -34,6 +34,19 @@ _PRINTF: Final = re.compile(r"%(?:\([^)]{0,100}\))?[-+ #0]*(\*|\d+)?(?:\.(\*|\d+
 _LONG_NUMBER: Final = re.compile(r"\d{4,}")
 
 
+def _fields(template: str) -> int:
+    fields = 0
+    for match in _PRINTF.finditer(template):
+        fields += 1
+        for number in match.groups():
+            if number is not None and (number == "*" or len(number) > 3):
+                raise LimitError("it formats wider than 999 characters")
+    return fields
+
+
+_cached_fields: Final = lru_cache(maxsize=256)(_fields)
+
+
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
     """Compiles and runs templates within the bounds of its meter. An overlay shares the meter."""
 
@@ -42,8 +55,9 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     def __init__(self, limits: Limits, **options: Any) -> None:
         # Constants are not folded while compiling: that would happen without a meter.
-        super().__init__(undefined=Missing, optimized=False, finalize=self.shown, **options)
         self.meter = Meter(limits)
+        self.shown = self.meter.counting(self._weighed)
+        super().__init__(undefined=Missing, optimized=False, finalize=self.shown, **options)
         self.tick = self.meter.tick
         self.slow = self.meter.slow
         # Typed as a method of str, and called by compiled templates for what macros and blocks gather.
@@ -59,14 +73,8 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     # What may be shown and made.
 
-    def shown(self, value: Any) -> Any:
-        """``value``, which is about to be written out; its cost is taken. Raises when it is no data."""
-        kind = type(value)
-        if kind is str or kind is Markup:
-            self.tick(len(value))
-        elif kind in _PLAIN:
-            self.tick(4)
-        else:
+    def _weighed(self, value: Any) -> Any:
+        if type(value) not in _PLAIN:
             self.require_data(value)
             if not isinstance(value, Undefined):
                 self.meter.weigh(value)
@@ -76,7 +84,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     def require_data(value: Any) -> None:
         """Raise unless ``value`` is data: text, a number, a list, …, and not a method, a macro or a loop."""
         if not isinstance(value, DATA):
-            raise TemplateRuntimeError(f"a {type(value).__name__} is no text; are its parentheses missing?")
+            raise TemplateRuntimeError(f"a {type(value).__name__} is no text: its parentheses may be missing")
 
     def measured(self, value: Any) -> Any:
         """``value``, when it is not too large; its cost is taken. What would be made step by step is made now."""
@@ -94,7 +102,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             return items
         return value
 
-    def concatenate(self, eval_ctx: EvalContext, parts: tuple[Any, ...]) -> str:
+    def concatenate(self, eval_ctx: nodes.EvalContext, parts: tuple[Any, ...]) -> str:
         """``a ~ b``: text of all parts. Where HTML is escaped and one of them is safe, the others are escaped."""
         texts = [part if isinstance(part, str) else str(self.shown(part)) for part in parts]
         self.meter.fits(sum(map(len, texts)))
@@ -125,15 +133,13 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         if isinstance(left, int) and isinstance(right, int) and left.bit_length() + right.bit_length() > _MOST_BITS:
             raise LimitError("it makes a number that is too large")
 
-    def check_printf(self, template: str, values: Any) -> None:
+    def check_printf(self, template: Any, values: Any) -> None:
         """Raise when ``template % values`` would be too large."""
-        fields = 0
-        for match in _PRINTF.finditer(template):
-            fields += 1
-            for number in match.groups():
-                if number is not None and (number == "*" or len(number) > 3):
-                    raise LimitError("it formats wider than 999 characters")
-        self.meter.weigh(values)
+        if not isinstance(template, str):
+            return
+        fields = _cached_fields(template) if len(template) < 100 else _fields(template)
+        if any(type(value) not in _PLAIN for value in values) if isinstance(values, list) else True:
+            self.meter.weigh(values)
         if isinstance(values, Mapping):
             # A value may be named by many fields.
             self.meter.fits(fields * sum(len(value) for value in values.values() if hasattr(value, "__len__")))
@@ -183,6 +189,11 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
             if obj.catch_kwargs:
                 self.meter.weigh([value for name, value in kwargs.items() if name not in _IMPLICIT])
         return self.measured(super().call(context, obj, *args, **kwargs))
+
+    def _generate(self, source: nodes.Template, *args: Any, **kwargs: Any) -> str:
+        if sum(1 for _ in source.find_all(nodes.Node)) > self.meter.limits.nodes:
+            raise LimitError(f"it has more than {self.meter.limits.nodes} names, operators, calls and tags")
+        return super()._generate(source, *args, **kwargs)
 
     def _load_template(self, name: str, globals: Any) -> Any:  # noqa: A002 - as Jinja2 calls it
         # Each look-up of a file that is not there is one of the disk.
