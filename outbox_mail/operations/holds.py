@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Any, Final
 
 from psycopg import Connection
@@ -15,20 +14,13 @@ from outbox_mail.errors import NotFoundError, OutboxMailError, RefusedError, Usa
 from outbox_mail.mail.outbox import MAIL
 from outbox_mail.operations.actions import MAX_NOTE_CHARS, who
 from outbox_mail.operations.filters import Moment, aware, moment_parameters, moment_sql, storable
+from outbox_mail.operations.scope import Scope
 from outbox_mail.outbox.status import Status
+
+__all__ = ["Hold", "Scope", "free", "list_holds", "pause", "resume", "target"]
 
 FREE_BATCH: Final = 1000
 _LOCKED_ROWS_SECONDS: Final = 10.0
-
-
-class Scope(StrEnum):
-    """What a hold covers."""
-
-    ALL = "all"
-    TEMPLATE = "template"
-    PROVIDER = "provider"
-    TAG = "tag"
-    ORDERING_KEY = "ordering_key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +92,7 @@ def resume(connection: Connection[Any], scope: Scope, value: str = "") -> int:
         [scope.value, value],
     ).fetchone()
     if row is None:
-        raise NotFoundError(f"{target(scope, value)} is not paused. See outbox-mail status")
+        raise NotFoundError(f"there is no hold on {target(scope, value)}. See outbox-mail status")
     freed = free(connection, row[0])
     # A worker whose statement began before the UPDATE may have parked one more row: the hold goes when none is left.
     connection.execute(

@@ -9,13 +9,13 @@ import re
 import socket
 import ssl
 from io import BufferedRWPair
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit
 
 _MAX_LINE_BYTES: Final = 4096
 _MAX_ITEMS: Final = 16
 
-_Stream = BufferedRWPair[Any, Any]
+_Stream: TypeAlias = "BufferedRWPair[Any, Any]"
 
 
 def ask_broker(url: str, timeout_seconds: float) -> str | None:
