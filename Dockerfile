@@ -20,6 +20,6 @@ ENV PATH=/opt/outbox-mail/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONPATH=/app
 USER outbox
-# By progress: a relay that hangs is unhealthy though its process is there. The other roles have their own in docker-compose.yml.
-HEALTHCHECK --interval=15s --timeout=10s --start-period=30s --retries=3 CMD ["python", "-m", "relay", "--health"]
+# By progress: a relay that hangs is unhealthy though its process is there. docker-compose.yml has one for each role.
+HEALTHCHECK --interval=30s --timeout=15s --start-period=60s --retries=3 CMD ["outbox-mail", "health", "relay", "--here"]
 CMD ["python", "-m", "relay"]

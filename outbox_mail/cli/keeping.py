@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -65,6 +66,9 @@ def health(
     stale_seconds: Annotated[
         float | None, typer.Option(min=0.1, help="Default: OUTBOX_MAIL_HEALTH_STALE_SECONDS, 60.")
     ] = None,
+    here: Annotated[
+        bool, typer.Option("--here", help="Only processes of this machine or container: for its own health check.")
+    ] = False,
     json: options.Json = False,
 ) -> None:
     """Whether at least one process of each kind made progress lately; exit code 1 when not.
@@ -80,7 +84,7 @@ def health(
         stale_seconds = load_settings().health_stale_seconds
     wanted = [kind.value for kind in kinds or Kind]
     with database() as connection:
-        found = processes.health(connection, stale_seconds=stale_seconds)
+        found = processes.health(connection, stale_seconds=stale_seconds, host=socket.gethostname() if here else None)
     healthy = found.healthy(wanted)
     if json:
         print_json({"ok": healthy, "stale_seconds": stale_seconds, "alive": found.alive, "stale": found.stale})

@@ -51,11 +51,13 @@ class Health:
         return all(self.alive.get(kind) for kind in kinds)
 
 
-def health(connection: Connection[Any], *, stale_seconds: float) -> Health:
-    """Ask the database for each process's last progress."""
+def health(connection: Connection[Any], *, stale_seconds: float, host: str | None = None) -> Health:
+    """Ask the database for each process's last progress; ``host``: of the processes of this machine alone."""
     alive: dict[str, list[Process]] = {kind: [] for kind in KINDS}
     stale: dict[str, list[Process]] = {kind: [] for kind in KINDS}
     for process in list_processes(connection):
+        if host is not None and process.host != host:
+            continue
         group = alive if process.idle_seconds <= stale_seconds else stale
         group.setdefault(process.kind, []).append(process)
     return Health(stale_seconds, alive, stale)

@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 import yaml
+from psycopg import Connection
 
+from outbox_mail.outbox.processes import report_progress
 from outbox_mail.settings import ENV_PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]
@@ -147,6 +149,24 @@ def image_healthcheck() -> list[str]:
     found = re.search(r"^HEALTHCHECK .* CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)
     assert found
     return list(yaml.safe_load(found[1]))
+
+
+@pytest.mark.parametrize("service", ["relay", "worker", "beat"])
+def test_each_process_is_healthy_by_its_own_progress(
+    service: str, connection: Connection[Any], database_url: str
+) -> None:
+    test = health(service)["test"]
+    assert test[:2] == ["CMD", "outbox-mail"]
+    values = {**environment(service), "OUTBOX_MAIL_DATABASE_URL": database_url}
+    assert run(test[1:], values).returncode == 1
+    report_progress(connection, service, "testing", started=True)
+    assert run(test[1:], values).returncode == 0
+    connection.execute("UPDATE outbox_processes SET host = 'another-container'")
+    assert run(test[1:], values).returncode == 1
+
+
+def test_the_image_checks_its_default_role() -> None:
+    assert image_healthcheck() == health("relay")["test"][1:]
 
 
 def test_the_service_waits_for_the_migration_and_the_broker() -> None:
