@@ -13,9 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 import yaml
 from psycopg import Connection
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
 
+from outbox_mail.embedded import ports
+from outbox_mail.embedded.binaries import find_redis
 from outbox_mail.outbox.processes import report_progress
 from outbox_mail.settings import ENV_PREFIX, Settings
 
@@ -126,11 +131,30 @@ def test_nothing_is_published_beyond_this_machine() -> None:
     assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
-def test_the_broker_refuses_when_it_is_full_and_keeps_what_it_has() -> None:
-    script = SERVICES["redis"]["command"][-1].replace("$$", "$")
-    assert "maxmemory-policy noeviction" in script
-    assert "appendonly yes" in script
-    assert "requirepass $REDIS_PASSWORD" in script
+def test_the_broker_wants_its_password_keeps_what_it_has_and_refuses_when_it_is_full(tmp_path: Path) -> None:
+    program, shell, script = SERVICES["redis"]["command"]
+    (tmp_path / "redis-server").symlink_to(find_redis())
+    port = ports.pick()
+    # Only the port differs: the one that it has in its container may be taken here.
+    script = filled(script).replace("\nEND", f"\nbind 127.0.0.1\nport {port}\nEND")
+    server = subprocess.Popen(
+        [program, shell, script],
+        cwd=tmp_path,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "REDIS_PASSWORD": "secret"},
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        with redis.Redis(port=port, password="secret", retry=Retry(ConstantBackoff(0.1), 100)) as client:
+            assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
+            assert client.config_get("appendonly") == {"appendonly": "yes"}
+            assert int(client.config_get("maxmemory")["maxmemory"]) > 0
+        with redis.Redis(port=port) as stranger, pytest.raises(redis.AuthenticationError):
+            stranger.ping()
+        assert "secret" not in Path(f"/proc/{server.pid}/cmdline").read_text()
+    finally:
+        # It took the shell's place, so the signal that stops a container reaches it.
+        server.terminate()
+        assert server.wait(10) == 0
 
 
 def test_every_service_is_checked_and_restarted() -> None:
