@@ -38,7 +38,7 @@ def explain(error: Exception, template: str, sources: Mapping[str, str]) -> Temp
         where += f" line {line}"
     if isinstance(error, UndefinedError):
         name = error.name if isinstance(error, MissingError) else None
-        shown = _as_written(name, source, line) if isinstance(name, str) else None
+        shown = _as_written(name, source, line) if isinstance(name, str) and name else None
         missing = f"{shown!r} is missing" if shown else "a value that is looked up is missing"
         return TemplateError(
             "parameter_missing",
@@ -88,9 +88,9 @@ def _place(error: Exception) -> tuple[str | None, int | None]:
 
 def _as_written(name: str, source: str, line: int | None) -> str | None:
     """``order.total`` for ``total``, as the line has it; None when the template's text does not have the name."""
-    word = re.compile(rf"(?:[A-Za-z_][\w.]*\.)?\b{re.escape(name)}\b")
+    word = re.compile(rf"(?:\b[A-Za-z_][\w.]{{0,60}}\.)?\b{re.escape(name)}\b")
     lines = source.splitlines()
-    for text in (lines[line - 1] if line is not None and line <= len(lines) else "", source):
-        if name and (match := word.search(text)):
-            return match[0] if text is not source else name
-    return None
+    if line is not None and line <= len(lines) and (match := word.search(lines[line - 1])):
+        return match[0]
+    # An expression over several lines is reported by its first.
+    return name if word.search(source) else None

@@ -40,7 +40,7 @@ class Folders:
         volume that is not mounted).
         """
         for root in self.roots:
-            if any(watch.look(root / name / mark) for mark in _MARKS) or self._has_locales(root / name):
+            if any(watch.look(root / name / mark) for mark in _MARKS):
                 if any((root / above / mark).is_file() for above in _above(name) for mark in _MARKS):
                     break
                 return root / name
@@ -56,10 +56,6 @@ class Folders:
             f"there is no template {name!r}. Make a folder of that name with {SUBJECT} and {HTML} or {TEXT} in it "
             f"below {' or '.join(str(root) for root in self.roots)}, and requeue the message",
         )
-
-    @staticmethod
-    def _has_locales(folder: Path) -> bool:
-        return folder.is_dir() and any((folder / SUBJECT).is_file() for folder in folder.iterdir() if folder.is_dir())
 
     def names(self) -> Iterator[str]:
         """Every template's name, in no order, each once."""
@@ -86,7 +82,7 @@ def _names_below(folder: Path, prefix: str) -> Iterator[str]:
         name = prefix + entry.name
         if not is_template_name(name):
             continue
-        if any((entry / mark).is_file() for mark in _MARKS) or Folders._has_locales(entry):  # noqa: SLF001 - its own
+        if any((entry / mark).is_file() for mark in _MARKS):
             yield name
         else:
             yield from _names_below(entry, f"{name}/")

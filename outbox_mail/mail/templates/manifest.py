@@ -45,7 +45,7 @@ def parse_manifest(text: str) -> Manifest:
 
 
 def _delivery(value: object) -> bool:
-    if value not in {"at_most_once", "at_least_once"}:
+    if not isinstance(value, str) or value not in {"at_most_once", "at_least_once"}:
         raise ValueError("it is neither 'at_most_once' nor 'at_least_once'")
     return value == "at_most_once"
 
