@@ -13,7 +13,6 @@ from outbox_mail.testing.sink.behaviour import Behaviour, Fault, Step, Way
 
 _MAIL: Final = re.compile(rb"MAIL FROM:<([^<>]*)>((?: [!-~]+)*)", re.IGNORECASE)
 _RCPT: Final = re.compile(rb'RCPT TO:<("(?:[^"\\]|\\.)*"@[^<>]+|[^<>]+)>', re.IGNORECASE)
-_BARE: Final = re.compile(rb"\r(?!\n)|(?<!\r)\n")
 # Commands behind which nothing may follow in the same write (RFC 2920 §3.1).
 _LAST_IN_GROUP: Final = frozenset({b"EHLO", b"HELO", b"DATA", b"NOOP", b"QUIT", b"STARTTLS", b"AUTH"})
 
@@ -274,7 +273,7 @@ class Connection:
         return b""
 
     def _inspect(self, data: bytes, envelope: _Envelope) -> None:
-        if data.count(b"\n") != data.count(b"\r\n") or _BARE.search(data):
+        if not data.count(b"\n") == data.count(b"\r") == data.count(b"\r\n"):
             self._ledger.violate("a lone CR or LF in the data")
         if not envelope.eight_bit and not data.isascii():
             self._ledger.violate("8-bit data without BODY=8BITMIME")

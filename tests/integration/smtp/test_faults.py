@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
 import time
@@ -11,6 +12,7 @@ import pytest
 
 from outbox_mail.errors import ErrorClass, ProviderError
 from outbox_mail.mail.providers.base import Deadline, Provider, State
+from outbox_mail.mail.providers.smtp.provider import SmtpProvider
 from outbox_mail.testing.mails import composed_mail
 from outbox_mail.testing.sink import Fault, Sink, Step, Way
 
@@ -175,6 +177,16 @@ def test_421_as_the_first_word_on_a_kept_connection_is_its_end_and_not_the_mails
     sink.behaviour.faults.append(Fault(Step.MAIL, Way.REPLY_AND_CLOSE, b"421 4.4.2 idle for too long\r\n"))
     either.send(composed_mail(), Deadline.after(5))
     assert (len(sink.accepted), sink.connections) == (2, 2)
+
+
+def test_a_reply_that_nobody_asked_for_is_never_taken_for_the_next_mails(either: SmtpProvider, sink: Sink) -> None:
+    sink.behaviour.faults.append(Fault(Step.REPLIED, Way.REPLY, b"250 2.0.0 surprise\r\n"))
+    either.send(composed_mail(), Deadline.after(5))
+    wire = either._idle[0]._ready.wire
+    if not wire._buffer:
+        assert select.select([wire._socket], [], [], 5)[0]
+    either.send(composed_mail("refused@example.com"), Deadline.after(5))
+    assert sink.connections == 2
 
 
 def test_a_connection_idle_for_a_while_is_asked_and_replaced_when_it_does_not_answer(

@@ -46,6 +46,7 @@ def test_a_forked_child_opens_its_own_connection_and_leaves_the_parents_alone(pr
             os._exit(1)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert sink.connections == 2
     provider.send(composed_mail("parent@example.com"), Deadline.after(5))
     assert [mail.recipients for mail in sink.accepted[1:]] == [("child@example.com",), ("parent@example.com",)]
     assert sink.connections == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
+from typing import Final
 from urllib.parse import urlsplit
 
 from outbox_mail.errors import ErrorClass, ProviderError
@@ -12,6 +13,8 @@ from outbox_mail.mail.providers.base import Composed, Deadline, SendResult
 from outbox_mail.mail.providers.smtp.options import SmtpOptions, Tls, options_from_url
 from outbox_mail.mail.providers.smtp.session import Session
 from outbox_mail.mail.providers.smtp.wire import Trouble, WireError
+
+_CLOSE_SECONDS: Final = 1.0
 
 
 class SmtpProvider:
@@ -68,10 +71,11 @@ class SmtpProvider:
             return result
 
     def close(self) -> None:
-        """Part from the server on all connections that are not in use. Waits a second for each at most."""
+        """Part from the server on all connections that are not in use. Waits about two seconds at most."""
         self._forget_parent()
+        patience = Deadline.after(_CLOSE_SECONDS)
         while session := self._pop():
-            session.quit(wait=True)
+            session.quit(wait=patience.remaining_seconds() > 0)
 
     def _open(self, deadline: Deadline) -> Session:
         try:

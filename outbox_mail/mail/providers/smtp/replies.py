@@ -74,7 +74,9 @@ class Reply:
 
 def printable(text: str) -> str:
     """``text`` without control and formatting characters, with single spaces, cut to 300 characters."""
-    kept = "".join(character if character.isprintable() else " " for character in text[: 4 * _MAX_TEXT])
+    kept = text[: 4 * _MAX_TEXT]
+    if not kept.isprintable():
+        kept = "".join(character if character.isprintable() else " " for character in kept)
     line = " ".join(kept.split())
     return line if len(line) <= _MAX_TEXT else line[: _MAX_TEXT - 1] + "…"
 
