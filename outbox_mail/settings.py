@@ -84,6 +84,9 @@ class Settings(BaseSettings):
     relay_busy_poll_seconds: float = Field(0.05, gt=0, description="looks again this soon while the window is full")
     relay_backoff_max_seconds: float = Field(15, gt=0, description="longest pause while broker or database is down")
     relay_listen: bool = Field(True, description="wake up by LISTEN; polling stays beneath it")
+    relay_database_timeout_seconds: float = Field(
+        10, ge=1, description="bound on connecting to and each answer of the database, for the relay"
+    )
     republish_seconds: float = Field(
         300, gt=0, description="an id that is out for this long without being claimed is published again"
     )

@@ -43,6 +43,8 @@ class Taken:
     """What became of the rows that one round looked at; ``rows`` are to be published before the commit."""
 
     rows: tuple[DueRow, ...]
+    at: datetime | None
+    """When the rows were marked, by the database's clock; None: no row was looked at."""
     looked_at: Mapping[Priority, int]
     held: int
     out_of_turn: int
@@ -99,7 +101,7 @@ def _take_sql(outbox: Outbox) -> str:
         behind AS (
             UPDATE {outbox.table} m SET hold_id = {TURN_HOLD}
             WHERE m.id = ANY (ARRAY(SELECT l.id FROM looked_at l WHERE l.fate = 'out_of_turn')) AND {_PENDING})
-        SELECT l.fate, l.id, l.priority, l.age, l.trace_context FROM looked_at l"""
+        SELECT l.fate, l.id, l.priority, l.age, l.trace_context, now() FROM looked_at l"""
 
 
 def take(
@@ -114,7 +116,7 @@ def take(
     """
     places = {priority: count for priority, count in sorted(room.items()) if count > 0}
     if not places:
-        return Taken((), {}, 0, 0, 0)
+        return Taken((), None, {}, 0, 0, 0)
     found = connection.execute(
         _take_sql(outbox),
         {
@@ -131,9 +133,10 @@ def take(
     return Taken(
         rows=tuple(
             DueRow(id_, Priority(priority), age, trace if isinstance(trace, dict) else None)
-            for fate, id_, priority, age, trace in found
+            for fate, id_, priority, age, trace, _ in found
             if fate == "published"
         ),
+        at=found[0][5] if found else None,
         looked_at=looked_at,
         held=fates.count("held"),
         out_of_turn=fates.count("out_of_turn"),

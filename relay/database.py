@@ -1,0 +1,84 @@
+"""The relay's session: nothing that it asks may take for ever, and no plan may read the whole table."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import psycopg
+from psycopg import Connection
+from psycopg.abc import RV, PQGen
+
+# A prepared plan made while the table was empty must not turn into a scan of the whole of it, nor into a sort of the
+# whole backlog: the partial indexes give every row in order.
+_PLANS: Final = {"enable_seqscan": "off", "enable_bitmapscan": "off", "enable_sort": "off"}
+
+
+class BoundedConnection(Connection[Any]):
+    """A connection that gives up waiting for an answer after ``answer_seconds``, and closes itself then.
+
+    The server's own time limits don't help when its answer never arrives: behind a half-open connection, or a proxy
+    that stalls.
+    """
+
+    answer_seconds: float | None = None
+
+    def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
+        """Wait for the answer, ``timeout`` or else ``answer_seconds``; then raise ``psycopg.OperationalError``."""
+        if timeout is not None or self.answer_seconds is None:
+            return super().wait(gen, interval, timeout)
+        try:
+            return super().wait(gen, interval, self.answer_seconds)
+        except psycopg.OperationalError as error:
+            # psycopg's own exception for this has no public name; every other one carries the server's SQLSTATE, or
+            # comes with a connection that is closed already.
+            if error.sqlstate is None and not self.closed:
+                self.close()
+            raise
+
+
+class Sessions:
+    """Opens the relay's sessions.
+
+    ``timeout_seconds`` bounds connecting and each answer; a lock is waited for a third of it. ``pooler``: behind a
+    transaction pooler, where no statement may be prepared and no parameter of the session set.
+    """
+
+    def __init__(
+        self, url: str, *, timeout_seconds: float, idle_in_transaction_seconds: float, pooler: bool = False
+    ) -> None:
+        self._url = url
+        self._timeout_seconds = timeout_seconds
+        self._pooler = pooler
+        self._parameters = {
+            "statement_timeout": f"{timeout_seconds * 1000:.0f}",
+            "lock_timeout": f"{timeout_seconds * 1000 / 3:.0f}",
+            "idle_in_transaction_session_timeout": f"{idle_in_transaction_seconds * 1000:.0f}",
+            **_PLANS,
+        }
+
+    def open(self) -> BoundedConnection:
+        """A session in autocommit. Raises ``psycopg.OperationalError`` when connecting fails or takes too long."""
+        options = " ".join(f"-c {name}={value}" for name, value in self._parameters.items())
+        connection = BoundedConnection.connect(
+            self._url,
+            autocommit=True,
+            prepare_threshold=None if self._pooler else 5,
+            connect_timeout=max(2, round(self._timeout_seconds)),
+            application_name="outbox-mail relay",
+            tcp_user_timeout=round(self._timeout_seconds * 1000),
+            keepalives=1,
+            keepalives_idle=10,
+            keepalives_interval=5,
+            keepalives_count=3,
+            options="" if self._pooler else options,
+        )
+        connection.answer_seconds = self._timeout_seconds * 1.5
+        return connection
+
+    def begin(self, connection: Connection[Any]) -> None:
+        """At the start of a transaction: set for it what the session could not be given."""
+        if self._pooler:
+            connection.execute(
+                "SELECT set_config(p.name, p.value, true) FROM unnest(%s::text[], %s::text[]) p(name, value)",
+                [list(self._parameters), list(self._parameters.values())],
+            )
