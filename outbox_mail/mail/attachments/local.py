@@ -37,12 +37,13 @@ class LocalFolder:
         give_up_at = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         with self._folder_of(parts) as folder:
             file = _open_file(parts[-1], folder)
-        with open(file, "rb", buffering=0) as stream:  # noqa: PTH123 - it is a descriptor
-            status = os.fstat(file)
-            if not stat.S_ISREG(status.st_mode):
-                raise AttachmentError("attachment_invalid", "it is not a regular file. Refer to a file")
-            if status.st_size > max_bytes:
-                raise TooLargeError(status.st_size)
+        try:
+            _require_regular(file, max_bytes)
+            stream = open(file, "rb", buffering=0)  # noqa: PTH123, SIM115 - a descriptor, closed below
+        except BaseException:
+            os.close(file)
+            raise
+        with stream:
             content = io.BytesIO()
             while chunk := stream.read(min(_CHUNK_BYTES, max_bytes + 1 - content.tell())):
                 content.write(chunk)
@@ -127,6 +128,14 @@ def _open_file(name: str, folder: int) -> int:
         if error.errno == errno.ENXIO:
             raise AttachmentError("attachment_invalid", "it is not a regular file. Refer to a file") from None
         raise
+
+
+def _require_regular(file: int, max_bytes: int) -> None:
+    status = os.fstat(file)
+    if not stat.S_ISREG(status.st_mode):
+        raise AttachmentError("attachment_invalid", "it is not a regular file. Refer to a file")
+    if status.st_size > max_bytes:
+        raise TooLargeError(status.st_size)
 
 
 def _link() -> AttachmentError:
