@@ -15,7 +15,8 @@ from outbox_mail.outbox.status import Status
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from outbox_mail.operations.overview import Count, Overview
+    from outbox_mail.operations.overview import Overview
+    from outbox_mail.outbox.census import Count
 
 
 def status(json: options.Json = False) -> None:
@@ -90,7 +91,7 @@ def _as_json(found: Overview) -> dict[str, Any]:
     return {
         "at": found.at,
         "messages": {name.value: number for name, number in counts.by_status().items()},
-        "pending": {name: getattr(counts, name) for name in ("due", "scheduled", "out", "countdown", "held")},
+        "pending": counts.pending(),
         "oldest_due_pending_age_seconds": found.oldest_due_pending_age_seconds,
         "oldest_sending_age_seconds": found.oldest_sending_age_seconds,
         "failed_by_code": found.failed_by_code,
@@ -110,6 +111,7 @@ def _pending(found: Overview) -> str:
         (counts.scheduled, "for later"),
         (counts.out, "at the broker"),
         (counts.countdown, "in a countdown"),
+        (counts.in_line, "behind one of their ordering key"),
         (counts.held, "held"),
     )
     return ", ".join(f"{_number(count)} {word}" for count, word in parts if count.rows)
@@ -185,8 +187,10 @@ def _recipients(to: list[str]) -> str:
 
 
 def _moment(row: Any) -> str:
+    from outbox_mail.outbox.columns import TURN_HOLD
+
     if row["hold_id"] is not None:
-        return "held"
+        return "held" if row["hold_id"] > TURN_HOLD else "in line"
     stamp = {Status.PENDING: "due_at", Status.SENDING: "locked_at", Status.SENT: "sent_at", Status.FAILED: "failed_at"}
     column = stamp[Status(row["status"])]
     return f"{column.removesuffix('_at')} {when(row[column])}"

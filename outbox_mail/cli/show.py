@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from outbox_mail.observe.escape import safe
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
     from rich.text import Text
 
-# Control characters of both kinds, and what separates lines or turns the direction of text.
-_UNSAFE: Final = re.compile(
-    "[\\x00-\\x1f\\x7f-\\x9f\\u00ad\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb"
-    "\\ud800-\\udfff\\U000e0000-\\U000e007f]"
-)
 _PIPE_WIDTH: Final = 200
+
+__all__ = [
+    "STYLES",
+    "ago",
+    "console",
+    "fields",
+    "messages",
+    "one_line_json",
+    "print_json",
+    "safe",
+    "table",
+    "text",
+    "when",
+]
 
 STYLES: Final = {
     "PENDING": "yellow",
@@ -31,11 +41,6 @@ STYLES: Final = {
     "warning": "yellow",
     "problem": "bold red",
 }
-
-
-def safe(value: object) -> str:
-    """``value`` as text in which everything that could steer a terminal is spelled out (``\\x1b``)."""
-    return _UNSAFE.sub(lambda found: ascii(found[0])[1:-1], str(value))
 
 
 def one_line_json(value: object) -> str:

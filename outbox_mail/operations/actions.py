@@ -11,10 +11,10 @@ from psycopg import Connection
 
 from outbox_mail.errors import NotFoundError, RefusedError, UsageError
 from outbox_mail.mail.outbox import MAIL
-from outbox_mail.operations.bounds import bounded
 from outbox_mail.operations.filters import Filter, storable
 from outbox_mail.operations.messages import TIMEOUT_SECONDS
 from outbox_mail.outbox import transitions
+from outbox_mail.outbox.bounds import bounded
 from outbox_mail.outbox.status import Status
 
 DISCARDED: Final = "discarded"

@@ -14,9 +14,9 @@ from psycopg import Connection
 
 from outbox_mail.errors import NotFoundError, UsageError
 from outbox_mail.mail.outbox import MAIL
-from outbox_mail.operations.bounds import bounded
 from outbox_mail.operations.filters import Filter
 from outbox_mail.operations.rows import dict_cursor
+from outbox_mail.outbox.bounds import bounded
 from outbox_mail.outbox.status import Status
 
 MAX_PAGE: Final = 1000

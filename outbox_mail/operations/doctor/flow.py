@@ -10,8 +10,8 @@ from outbox_mail.mail.outbox import MAIL
 from outbox_mail.names import DOORBELL_CHANNEL
 from outbox_mail.operations.doctor.check import Check, duration, ok, problem, warning
 from outbox_mail.operations.holds import list_holds
-from outbox_mail.operations.overview import ages
 from outbox_mail.operations.processes import KINDS, health
+from outbox_mail.outbox.census import ages
 from outbox_mail.settings import Settings
 
 LATE_SECONDS: Final = 120.0
@@ -30,7 +30,7 @@ _WITHOUT: Final = {
 
 def oldest(connection: Connection[Any], _settings: Settings) -> Check:
     """How long the oldest due message has waited: the one number that matters."""
-    waited = ages(connection).oldest_due_pending_seconds
+    waited = ages(connection, MAIL).oldest_due_pending_seconds
     if waited is None:
         return ok("oldest due PENDING", "nothing is due")
     if waited > LATE_SECONDS:
@@ -44,7 +44,7 @@ def oldest(connection: Connection[Any], _settings: Settings) -> Check:
 
 def stuck(connection: Connection[Any], settings: Settings) -> Check:
     """Whether claims outlive their lease: the reaper is not at work then."""
-    age = ages(connection).oldest_sending_seconds
+    age = ages(connection, MAIL).oldest_sending_seconds
     bound = settings.lease_seconds + 2 * settings.reap_interval_seconds
     if age is None:
         return ok("SENDING", "nothing is being sent")
@@ -82,18 +82,7 @@ def processes(connection: Connection[Any], settings: Settings) -> list[Check]:
 
 
 def holds(connection: Connection[Any], _settings: Settings) -> Check:
-    """What is paused, and whether rows are parked by holds that are no more."""
-    row = connection.execute(
-        f"""SELECT count(*) FROM (SELECT FROM {MAIL.table} m WHERE m.hold_id IS NOT NULL
-            AND NOT EXISTS (SELECT FROM outbox_holds h WHERE h.id = m.hold_id) LIMIT 10000) lost"""
-    ).fetchone()
-    lost = row[0] if row else 0
-    if lost:
-        return problem(
-            "holds",
-            f"{lost} messages are parked by a hold that is no more",
-            f"UPDATE {MAIL.table} SET hold_id = NULL WHERE hold_id NOT IN (SELECT id FROM outbox_holds)",
-        )
+    """What is paused."""
     active = [hold for hold in list_holds(connection) if hold.active]
     if active:
         listed = "; ".join(
