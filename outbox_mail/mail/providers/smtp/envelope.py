@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from outbox_mail.errors import ProviderError
 from outbox_mail.mail.providers.base import Composed
 
 _MAX_ADDRESS: Final = 320
+_JOINED_BYTES: Final = 262144
+"""Below, one write of a copy is cheaper than two writes."""
 # Mailbox of RFC 5321 §4.1.2, with the UTF-8 of RFC 6531 in the local part. Anything else could carry a second command
 # or another parameter.
 _ADDRESS: Final = re.compile(
@@ -24,8 +26,10 @@ def is_sendable(address: str) -> bool:
     return len(address) <= _MAX_ADDRESS and _ADDRESS.fullmatch(address) is not None
 
 
-def body_of(data: bytes) -> bytes:
+def body_of(data: bytes) -> Sequence[bytes]:
     """``data`` as it follows DATA (RFC 5321 §4.5.2): dots at line starts doubled, the end marked.
+
+    In pieces, in order: a large mail is copied only when it has dots to double.
 
     Raises a permanent ``ProviderError`` for a lone CR or LF: servers disagree on what those are, and a mail that ends
     earlier for one of them than for another can smuggle a second mail behind it.
@@ -36,7 +40,8 @@ def body_of(data: bytes) -> bytes:
     if b"\r\n." in data:
         data = data.replace(b"\r\n.", b"\r\n..")
     end = b".\r\n" if data.endswith(b"\r\n") else b"\r\n.\r\n"
-    return b"".join((b"." if data.startswith(b".") else b"", data, end))
+    pieces = [b".", data, end] if data.startswith(b".") else [data, end]
+    return [b"".join(pieces)] if len(data) < _JOINED_BYTES else pieces
 
 
 def mail_command(mail: Composed, extensions: Mapping[str, str]) -> bytes:

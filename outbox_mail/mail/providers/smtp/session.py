@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from outbox_mail.errors import ErrorClass
@@ -182,10 +183,11 @@ class Session:
                 raise refusal(self._options, self._expected(reply), Stage.DATA)
         return replies
 
-    def _deliver(self, body: bytes) -> Reply:
+    def _deliver(self, body: Sequence[bytes]) -> Reply:
         wire = self._ready.wire
         try:
-            wire.write(body)
+            for piece in body:
+                wire.write(piece)
         except WireError as error:
             if error.trouble is Trouble.LOST and (early := self._early_reply()):
                 raise refusal(self._options, early, Stage.DATA) from None
