@@ -130,10 +130,10 @@ def ages(connection: Connection[Any], outbox: Outbox) -> Ages:
     )
     # Subtracting from -infinity is an error before PostgreSQL 17.
     (row,) = connection.execute(
-        f"""SELECT now(), extract(epoch FROM now() - greatest('0001-01-01'::timestamptz, (
-                SELECT min(due_at) FILTER (WHERE due_at <= now()) FROM ({due}
+        f"""SELECT now(), extract(epoch FROM now() - (
+                SELECT min(greatest(due_at, '0001-01-01')) FILTER (WHERE due_at <= now()) FROM ({due}
                 UNION ALL SELECT min(m.due_at) FROM {outbox.table} m WHERE {_PENDING} AND m.published_at IS NOT NULL
-                ) oldest)))::float8,
+                ) oldest))::float8,
             extract(epoch FROM now() - (SELECT m.locked_at FROM {outbox.table} m
                 WHERE m.status = '{Status.SENDING}' ORDER BY m.locked_at LIMIT 1))::float8"""
     ).fetchall()
