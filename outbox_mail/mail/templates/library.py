@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 K = TypeVar("K")
 V = TypeVar("V")
 
-_MOST_KEPT: Final = 2000
+_MOST_KEPT: Final = 1000
 _NAMES_SECONDS: Final = 5.0
 # Every control character, and what Unicode takes for a line break; a no-break space stays.
 _ONE_LINE: Final = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029]+")
@@ -119,7 +119,7 @@ class Templates:
             raise TemplateError("template_error", f"template {name!r}: the parameters are no object. Mend the row")
         values = {"schema_version": schema_version, **parameters}
         self._environment.meter.start()
-        subject = _ONE_LINE.sub(" ", self._written(loaded, loaded.subject, values)).strip(" ")
+        subject = _ONE_LINE.sub(" ", self._written(loaded, loaded.subject, values)).strip()
         if not subject:
             raise TemplateError("template_error", f"template {name!r}: its subject is empty. Write one in {SUBJECT}")
         return RenderedContent(
