@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import psycopg
@@ -75,10 +77,20 @@ class Sessions:
         connection.answer_seconds = self._timeout_seconds * 1.5
         return connection
 
-    def begin(self, connection: Connection[Any]) -> None:
+    def limit(self, connection: Connection[Any]) -> None:
         """At the start of a transaction: set for it what the session could not be given."""
         if self._pooler:
             connection.execute(
                 "SELECT set_config(p.name, p.value, true) FROM unnest(%s::text[], %s::text[]) p(name, value)",
                 [list(self._parameters), list(self._parameters.values())],
             )
+
+    @contextmanager
+    def limits(self, connection: Connection[Any]) -> Iterator[None]:
+        """Statements in here have the limits: those of the session, or behind a pooler those of one transaction."""
+        if self._pooler:
+            with connection.transaction():
+                self.limit(connection)
+                yield
+        else:
+            yield

@@ -13,7 +13,7 @@ import psycopg
 from psycopg import Connection
 
 from outbox_mail.outbox import due
-from outbox_mail.outbox.signals import DatabaseUnavailable, Published, PublishFailed, Signals
+from outbox_mail.outbox.signals import BrokerLost, DatabaseUnavailable, Published, PublishFailed, Signals
 from outbox_mail.outbox.transitions import Outbox
 from outbox_mail.settings import Settings
 from relay import window
@@ -113,9 +113,11 @@ class Relay:
 
     def _turn(self) -> Round:
         connection = self._session()
-        self._upkeep.in_database(connection)
+        with self._sessions.limits(connection):
+            self._upkeep.in_database(connection)
         self._check_broker(connection)
-        self._freed += self._upkeep.at_broker(connection, self._publisher)
+        with self._sessions.limits(connection):
+            self._freed += self._upkeep.at_broker(connection, self._publisher)
         return self._round(connection)
 
     def _round(self, connection: Connection[Any]) -> Round:
@@ -124,7 +126,7 @@ class Relay:
         settings = self._settings
         limit = window.limit(settings.relay_batch_size, self._broker_backoff.failures)
         with connection.transaction():
-            self._sessions.begin(connection)
+            self._sessions.limit(connection)
             out = due.count_out(connection, self._outbox, bound=settings.relay_window)
             room = window.rooms(settings.relay_window, out, batch=settings.relay_batch_size, relays=self._upkeep.relays)
             taken = due.take(connection, self._outbox, room, limit=limit, provider=self._provider)
@@ -133,7 +135,8 @@ class Relay:
         if taken.rows:
             self._report(taken, time.monotonic() - started)
         if taken.expired:
-            self._upkeep.expire(connection)
+            with self._sessions.limits(connection):
+                self._upkeep.expire(connection)
         if taken.out_of_turn:
             self._upkeep.look_for_turns()
         return Round(
@@ -153,7 +156,11 @@ class Relay:
         if time.monotonic() < self._check_broker_at and not self._broker_backoff.failures:
             return
         if not is_whole(self._publisher.state(), self._mark):
-            self._mark = repair(connection, self._outbox, self._publisher, self._signals)
+            with self._sessions.limits(connection):
+                freed, self._mark = repair(connection, self._outbox, self._publisher)
+            if freed is not None:
+                _log.warning("broker_lost_its_contents", extra={"freed": freed})
+                self._signals.emit(BrokerLost(freed))
         self._check_broker_at = time.monotonic() + BROKER_CHECK_SECONDS
 
     def _report(self, taken: due.Taken, seconds: float) -> None:

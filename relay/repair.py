@@ -13,7 +13,6 @@ from uuid import uuid4
 from psycopg import Connection
 
 from outbox_mail.outbox import due, relay_state
-from outbox_mail.outbox.signals import BrokerLost, Signals
 from outbox_mail.outbox.transitions import Outbox
 from relay.publisher import BrokerState, Publisher
 
@@ -25,25 +24,24 @@ def is_whole(state: BrokerState, mark: str | None) -> bool:
     return mark is not None and state.mark == mark and (not state.run_id or mark.endswith(f"@{state.run_id}"))
 
 
-def repair(connection: Connection[Any], outbox: Outbox, publisher: Publisher, signals: Signals) -> str:
-    """If the broker's mark is not the table's, free everything that was out and leave a new mark; returns the mark.
+def repair(connection: Connection[Any], outbox: Outbox, publisher: Publisher) -> tuple[int | None, str]:
+    """If the broker's mark is not the table's, free everything that was out and leave a new mark.
 
-    One transaction, alone with ``REPAIR_LOCK``: no round is under way meanwhile, so nothing that was published before
-    the loss is overlooked, and of several relays one does it. Emits ``BrokerLost``, but not at the first start ever.
-    Raises ``BrokerError`` and ``psycopg.Error``; nothing is changed then, but maybe the broker's mark.
+    Returns how many rows were freed and the mark; None instead of a number when nothing was lost: another relay has
+    repaired it, or this is the first start ever. One transaction, alone with ``REPAIR_LOCK``: no round is under way
+    meanwhile, so that nothing published before the loss is overlooked, and of several relays one does it. Raises
+    ``BrokerError`` and ``psycopg.Error``; nothing is changed then, but maybe the broker's mark.
     """
     with connection.transaction():
         relay_state.lock_for_repair(connection)
         known = relay_state.broker_mark(connection)
         state = publisher.state()
         if known is not None and is_whole(state, known):
-            return known
+            return None, known
         freed = 0
         while batch := due.free_out(connection, outbox, limit=_BATCH):
             freed += batch
         mark = f"{uuid4().hex}@{state.run_id}"
         publisher.leave_mark(mark)
         relay_state.exchange_mark(connection, known, mark)
-    if known is not None:
-        signals.emit(BrokerLost(freed))
-    return mark
+    return (None if known is None else freed), mark

@@ -189,7 +189,7 @@ def free_out(connection: Connection[Any], outbox: Outbox, *, limit: int) -> int:
     by ``free_stale`` in the end.
     """
     return connection.execute(
-        f"""UPDATE {outbox.table} m SET published_at = NULL WHERE {_OUT} AND m.id = ANY (ARRAY(
+        f"""UPDATE {outbox.table} m SET published_at = NULL WHERE {_PENDING} AND m.id = ANY (ARRAY(
             SELECT m.id FROM {outbox.table} m WHERE {_OUT} LIMIT %(limit)s FOR UPDATE OF m SKIP LOCKED))""",
         {"limit": limit},
     ).rowcount

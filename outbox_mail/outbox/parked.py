@@ -52,6 +52,8 @@ def free_held(connection: Connection[Any], outbox: Outbox, *, limit: int) -> int
 def _free_turns_sql(outbox: Outbox) -> str:
     first = f"""SELECT m.id, m.ordering_key, m.ordering_seq FROM {outbox.table} m
         WHERE m.hold_id = {TURN_HOLD} AND m.ordering_key > {{after}} ORDER BY m.ordering_key, m.ordering_seq LIMIT 1"""
+    # Not "=", or the planner might read all that is parked instead of one row by its id.
+    still_parked = f"{{}}.hold_id IS NOT DISTINCT FROM {TURN_HOLD}"
     return f"""
         WITH RECURSIVE waiting(id, ordering_key, ordering_seq, number) AS (
             SELECT f.*, 1 FROM ({first.format(after="%(after)s")}) f
@@ -60,9 +62,9 @@ def _free_turns_sql(outbox: Outbox) -> str:
             WHERE w.number < %(keys)s),
         freed AS (
             UPDATE {outbox.table} m SET hold_id = NULL
-            WHERE m.hold_id = {TURN_HOLD} AND m.status = '{Status.PENDING}' AND m.id = ANY (ARRAY(
+            WHERE {still_parked.format("m")} AND m.status = '{Status.PENDING}' AND m.id = ANY (ARRAY(
                 SELECT c.id FROM waiting m CROSS JOIN LATERAL (
-                    SELECT c.id FROM {outbox.table} c WHERE c.id = m.id AND c.hold_id = {TURN_HOLD}
+                    SELECT c.id FROM {outbox.table} c WHERE c.id = m.id AND {still_parked.format("c")}
                     FOR UPDATE OF c SKIP LOCKED) c
                 WHERE {is_head(outbox)}))
             RETURNING 1)

@@ -98,7 +98,8 @@ class Relays:
     def make(self, **changed: Any) -> tuple[Relay, list[Signal]]:
         settings = self.settings(**changed)
         app = Celery("test-relay", broker=settings.broker_url.get_secret_value(), set_as_current=False)
-        signals, seen = Signals(), []
+        signals = Signals()
+        seen: list[Signal] = []
         signals.subscribe(seen.append)
         publisher = Publisher(app, timeout_seconds=settings.broker_timeout_seconds)
         return Relay(settings, MAIL, sessions(settings), publisher, signals, provider="memory"), seen
@@ -114,7 +115,7 @@ class Relays:
         def run() -> None:
             try:
                 relay.run()
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - the test looks at it
                 errors.append(error)
 
         running = Running(relay, seen, threading.Thread(target=run, daemon=True), errors)
@@ -187,3 +188,9 @@ class Rows:
 @pytest.fixture
 def rows(connection: psycopg.Connection[Any]) -> Rows:
     return Rows(connection)
+
+
+@pytest.fixture
+def until_true() -> Callable[..., Any]:
+    """``until``, for test modules, which can't import from here."""
+    return until
