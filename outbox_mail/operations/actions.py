@@ -12,7 +12,7 @@ from psycopg import Connection
 from outbox_mail.errors import NotFoundError, RefusedError, UsageError
 from outbox_mail.mail.outbox import MAIL
 from outbox_mail.operations.filters import Filter, storable
-from outbox_mail.operations.messages import TIMEOUT_SECONDS
+from outbox_mail.operations.messages import TIMEOUT_SECONDS, oldest_first_sql
 from outbox_mail.outbox import transitions
 from outbox_mail.outbox.bounds import bounded
 from outbox_mail.outbox.status import Status
@@ -90,13 +90,8 @@ def find(connection: Connection[Any], action: Action, wanted: Filter, *, limit: 
     conditions, parameters = replace(wanted, status=action.status).conditions()
     if action is DISCARD:
         conditions.append(f"m.error_code <> '{DISCARDED}'")
-    stamp = "failed_at" if action.status is Status.FAILED else "due_at"
     with bounded(connection, TIMEOUT_SECONDS, advice="Narrow the filter"):
-        rows = connection.execute(
-            f"""SELECT m.id FROM {MAIL.table} m WHERE {" AND ".join(conditions)}
-                ORDER BY m.{stamp}, m.id LIMIT %(limit)s""",
-            parameters | {"limit": limit},
-        ).fetchall()
+        rows = connection.execute(oldest_first_sql(action.status, conditions), parameters | {"limit": limit}).fetchall()
     return [row[0] for row in rows]
 
 

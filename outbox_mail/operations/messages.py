@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
+import psycopg
 from psycopg import Connection
 
 from outbox_mail.errors import NotFoundError, UsageError
@@ -100,18 +100,21 @@ def list_messages(
     order = _order(wanted)
     conditions, parameters = wanted.conditions()
     if after is not None:
-        moment, id_ = _read_cursor(after, order)
+        place, id_ = _read_cursor(after, order)
         conditions.append(_beyond(order))
-        parameters |= {"cursor_value": moment, "cursor_id": id_}
-    sql = _page_sql(order, conditions)
-    with (
-        bounded(connection, TIMEOUT_SECONDS, advice="Name a status, or a later --since"),
-        dict_cursor(connection) as cursor,
-    ):
-        rows = cursor.execute(sql, parameters | {"limit": limit + 1}).fetchall()
-    more = len(rows) > limit
-    rows = rows[:limit]
-    return Page(rows, _write_cursor(order, rows[-1]) if more else None)
+        parameters |= {"place": place, "cursor_id": id_}
+    try:
+        with (
+            bounded(connection, TIMEOUT_SECONDS, advice="Name a status, or a later --since"),
+            dict_cursor(connection) as cursor,
+        ):
+            rows = cursor.execute(_page_sql(order, conditions), parameters | {"limit": limit + 1}).fetchall()
+    except psycopg.DataError:
+        if after is None:
+            raise
+        raise _not_a_cursor() from None
+    more = _write_cursor(order, rows[limit - 1]) if len(rows) > limit else None
+    return Page([{name: row[name] for name in _LISTED} for row in rows[:limit]], more)
 
 
 def show(connection: Connection[Any], id_: UUID, *, parameters: bool = False) -> dict[str, Any]:
@@ -144,10 +147,17 @@ def _order(wanted: Filter) -> _Order:
     return _BY_STATUS[Status(wanted.status)] if wanted.status else _BY_ID
 
 
+def oldest_first_sql(status: Status, conditions: Sequence[str]) -> str:
+    """SELECTs the ids of up to ``%(limit)s`` messages in ``status``, those first that came into it first."""
+    order = replace(_BY_STATUS[status], descending=False)
+    return f"SELECT id FROM ({_page_sql(order, conditions)}) oldest"
+
+
 def _page_sql(order: _Order, conditions: Sequence[str]) -> str:
     way = "DESC" if order.descending else "ASC"
+    columns = f"{_COLUMNS}, m.{order.column}::text AS place"
     parts = (
-        f"""(SELECT {_COLUMNS} FROM {MAIL.table} m WHERE {" AND ".join([branch, *conditions])}
+        f"""(SELECT {columns} FROM {MAIL.table} m WHERE {" AND ".join([branch, *conditions])}
             ORDER BY m.{order.column} {way}, m.id {way} LIMIT %(limit)s)"""
         for branch in order.branches
     )
@@ -160,25 +170,28 @@ def _beyond(order: _Order) -> str:
     if order.column == "id":
         return f"m.id {sign} %(cursor_id)s"
     # The first condition is what an index on the column alone can use.
-    place = f"(m.{order.column}, m.id) {sign} (%(cursor_value)s, %(cursor_id)s)"
-    return f"m.{order.column} {sign}= %(cursor_value)s AND {place}"
+    return (
+        f"m.{order.column} {sign}= %(place)s::timestamptz"
+        f" AND (m.{order.column}, m.id) {sign} (%(place)s::timestamptz, %(cursor_id)s)"
+    )
 
 
 def _write_cursor(order: _Order, row: Mapping[str, Any]) -> str:
-    value = row[order.column]
-    moment = value.isoformat() if isinstance(value, datetime) else None
-    written = json.dumps([order.column, moment, str(row["id"])], separators=(",", ":"))
+    # PostgreSQL's own text of a time, because not all of its times exist in Python.
+    written = json.dumps([order.column, row["place"], str(row["id"])], separators=(",", ":"))
     return base64.urlsafe_b64encode(written.encode()).decode().rstrip("=")
 
 
-def _read_cursor(text: str, order: _Order) -> tuple[datetime | None, UUID]:
+def _read_cursor(text: str, order: _Order) -> tuple[str, UUID]:
     try:
         padded = text + "=" * (-len(text) % 4)
-        column, moment, id_ = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-        if column == order.column:
-            read = None if moment is None else datetime.fromisoformat(moment)
-            if (read is None) == (column == "id") and (read is None or read.tzinfo is not None):
-                return read, UUID(id_)
+        column, place, id_ = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        if column == order.column and isinstance(place, str) and place.isascii() and "\0" not in place:
+            return place, UUID(id_)
     except (ValueError, TypeError, AttributeError, RecursionError):
         pass
-    raise UsageError("after", "it is not the next of a page with the same filters", "Begin again without it")
+    raise _not_a_cursor()
+
+
+def _not_a_cursor() -> UsageError:
+    return UsageError("after", "it is not the next of a page with the same filters", "Begin again without it")

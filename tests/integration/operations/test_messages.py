@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -118,6 +120,25 @@ def test_a_page_is_not_moved_by_messages_that_come_in_between(connection: Connec
 def test_a_cursor_that_no_page_gave_is_refused(connection: Connection, cursor: str) -> None:
     with pytest.raises(UsageError, match="after"):
         list_messages(connection, Filter(), after=cursor)
+
+
+def test_a_cursor_with_a_time_that_is_none_is_refused(connection: Connection) -> None:
+    for place in ("not a time", "", "\ud800", "\0", "2026-01-01' OR true --", "x" * 10_000):
+        made = json.dumps(["sent_at", place, str(uuid4())]).encode()
+        with pytest.raises(UsageError, match="after"):
+            list_messages(connection, Filter(status=Status.SENT), after=base64.urlsafe_b64encode(made).decode())
+
+
+def test_pages_also_end_where_times_are_infinite(connection: Connection, make: Make) -> None:
+    made = [make() for _ in range(6)]
+    for id_, due_at in zip(
+        made, ("-infinity", "-infinity", "4000-01-01 BC", "infinity", "infinity", "20000-01-01"), strict=True
+    ):
+        connection.execute("UPDATE email_messages SET due_at = %s WHERE id = %s", [due_at, id_])
+
+    found = all_pages(connection, Filter(status=Status.PENDING), 1)
+
+    assert sorted(found) == sorted(made)
 
 
 def test_a_cursor_of_another_order_is_refused(connection: Connection, make: Make) -> None:
