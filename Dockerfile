@@ -21,5 +21,5 @@ ENV PATH=/opt/outbox-mail/bin:$PATH \
     PYTHONPATH=/app
 USER outbox
 # By progress: a relay that hangs is unhealthy though its process is there. docker-compose.yml has one for each role.
-HEALTHCHECK --interval=30s --timeout=15s --start-period=60s --retries=3 CMD ["outbox-mail", "health", "relay", "--here"]
+HEALTHCHECK --interval=30s --timeout=15s --start-period=60s --retries=3 CMD ["python", "-m", "relay", "--health"]
 CMD ["python", "-m", "relay"]
