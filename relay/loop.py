@@ -12,7 +12,7 @@ from typing import Any, Final
 import psycopg
 from psycopg import Connection
 
-from outbox_mail.outbox import due
+from outbox_mail.outbox import due, relay_state
 from outbox_mail.outbox.signals import BrokerLost, DatabaseUnavailable, Published, PublishFailed, Signals
 from outbox_mail.outbox.transitions import Outbox
 from outbox_mail.settings import Settings
@@ -128,7 +128,7 @@ class Relay:
         with connection.transaction():
             self._sessions.limit(connection)
             out = due.count_out(connection, self._outbox, bound=settings.relay_window)
-            room = window.rooms(settings.relay_window, out, batch=settings.relay_batch_size, relays=self._upkeep.relays)
+            room = window.rooms(settings.relay_window, out.counts, batch=settings.relay_batch_size, relays=out.relays)
             taken = due.take(connection, self._outbox, room, limit=limit, provider=self._provider)
             if taken.at is not None and taken.rows:
                 self._publish(taken.rows, taken.at)
@@ -155,7 +155,11 @@ class Relay:
     def _check_broker(self, connection: Connection[Any]) -> None:
         if time.monotonic() < self._check_broker_at and not self._broker_backoff.failures:
             return
-        if not is_whole(self._publisher.state(), self._mark):
+        state = self._publisher.state()
+        if not is_whole(state, self._mark):
+            # Another relay has repaired it, or left the mark before this one started.
+            self._mark = relay_state.broker_mark(connection)
+        if not is_whole(state, self._mark):
             with self._sessions.limits(connection):
                 freed, self._mark = repair(connection, self._outbox, self._publisher)
             if freed is not None:

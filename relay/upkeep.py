@@ -19,7 +19,6 @@ EXPIRE_SECONDS: Final = 5.0
 HOLDS_SECONDS: Final = 1.0
 PROGRESS_SECONDS: Final = 3.0
 STALE_MOST_SECONDS: Final = 30.0
-RELAY_FRESH_SECONDS: Final = 30.0
 KEYS_AT_ONCE: Final = 500
 TURNS_REST: Final = 10
 """A look at the parked ordering keys is followed by this many times its own duration of not looking."""
@@ -44,7 +43,6 @@ class Upkeep:
         self._turns_wait = True
         self.doing = "starting"
         self.published = 0
-        self.relays = 1
 
     def in_database(self, connection: Connection[Any]) -> None:
         """Report progress, end expired rows, free what no longer waits for a hold or its turn."""
@@ -119,7 +117,6 @@ class Upkeep:
         self._name = processes.report_progress(
             connection, "relay", self.doing, {"published": self.published}, started=self._name is None
         )
-        self.relays = max(1, processes.count_relays(connection, fresh_seconds=RELAY_FRESH_SECONDS))
 
     def _is_time(self, what: str, every_seconds: float) -> bool:
         now = time.monotonic()

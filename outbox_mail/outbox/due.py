@@ -24,8 +24,18 @@ from outbox_mail.outbox.transitions import Outbox, hold_matches, is_head
 REPAIR_LOCK: Final = 7_035_612
 """The advisory lock that rounds share until they commit, and that the repair after a broker's loss takes alone."""
 
+RELAY_FRESH_SECONDS: Final = 60.0
+"""A relay that made progress within this time is at work; longer than a round can last."""
+
 _PENDING: Final = f"m.status = '{Status.PENDING}'"
 _OUT: Final = f"{_PENDING} AND m.published_at IS NOT NULL"
+
+
+class Out(NamedTuple):
+    """How many rows of each priority are out, and how many relays share the window."""
+
+    counts: Mapping[Priority, int]
+    relays: int
 
 
 class DueRow(NamedTuple):
@@ -61,16 +71,26 @@ def _count_out_sql(outbox: Outbox) -> str:
     return f"""
         SELECT r.priority, (SELECT count(*) FROM (
             SELECT FROM {outbox.table} m
-            WHERE {_OUT} AND m.priority = r.priority AND m.due_at <= now() LIMIT %(bound)s) counted)
+            WHERE {_OUT} AND m.priority = r.priority AND m.due_at <= now() LIMIT %(bound)s) counted),
+            (SELECT count(*) FROM outbox_processes p
+            WHERE p.kind = 'relay' AND p.progress_at > now() - make_interval(secs => %(fresh_seconds)s))
         FROM unnest(%(priorities)s::smallint[]) r(priority)"""
 
 
-def count_out(connection: Connection[Any], outbox: Outbox, *, bound: int) -> dict[Priority, int]:
-    """How many rows of each priority are out and not in a countdown, counted up to ``bound``."""
+def count_out(connection: Connection[Any], outbox: Outbox, *, bound: int) -> Out:
+    """Count what is out and not in a countdown, up to ``bound`` of each priority, and the relays at work.
+
+    What another relay has taken and not committed yet is not seen.
+    """
     rows = connection.execute(
-        _count_out_sql(outbox), {"bound": bound, "priorities": [priority.value for priority in Priority]}
+        _count_out_sql(outbox),
+        {
+            "bound": bound,
+            "priorities": [priority.value for priority in Priority],
+            "fresh_seconds": RELAY_FRESH_SECONDS,
+        },
     ).fetchall()
-    return {Priority(priority): count for priority, count in rows}
+    return Out({Priority(priority): count for priority, count, _ in rows}, max(1, *(row[2] for row in rows)))
 
 
 @cache

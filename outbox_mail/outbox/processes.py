@@ -64,13 +64,3 @@ def prune(connection: Connection[Any], *, older_than_seconds: float = FORGOTTEN_
     return connection.execute(
         "DELETE FROM outbox_processes WHERE progress_at < now() - make_interval(secs => %s)", [older_than_seconds]
     ).rowcount
-
-
-def count_relays(connection: Connection[Any], *, fresh_seconds: float) -> int:
-    """How many relays made progress within ``fresh_seconds``."""
-    row = connection.execute(
-        """SELECT count(*) FROM outbox_processes
-            WHERE kind = 'relay' AND progress_at > now() - make_interval(secs => %s)""",
-        [fresh_seconds],
-    ).fetchone()
-    return row[0] if row else 0

@@ -78,7 +78,7 @@ def test_taking_reads_as_many_due_rows_as_it_takes_and_in_order(session: Connect
 
 
 def test_counting_what_is_out_reads_its_index_alone_and_stops_at_the_bound(session: Connection) -> None:
-    plan = plan_of(session, due._count_out_sql(MAIL), {"bound": 100, "priorities": PRIORITIES})
+    plan = plan_of(session, due._count_out_sql(MAIL), {"bound": 100, "priorities": PRIORITIES, "fresh_seconds": 60})
 
     assert indexes(plan) == {"email_messages_out"}
     assert rows_read(plan, "email_messages_out") <= 100
