@@ -13,7 +13,8 @@ from typing import Final
 
 import psycopg
 
-from outbox_mail.errors import ConfigurationError
+from outbox_mail.errors import OutboxMailError
+from outbox_mail.observe.start import observe
 from outbox_mail.outbox.signals import Signals
 from outbox_mail.settings import Settings, load_settings
 from relay import health
@@ -44,8 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = load_settings()
         if chosen.health:
             return _health(settings)
-        relay = compose(settings, Signals())
-    except ConfigurationError as error:
+        signals = Signals()
+        relay = compose(settings, signals)
+        observe(settings, signals, port=settings.relay_metrics_port, table=True)
+    except OutboxMailError as error:
         print(f"relay: {error}", file=sys.stderr)  # noqa: T201 - the command's answer
         return 2
     return _run(relay, once=chosen.once)

@@ -163,7 +163,6 @@ class Relay:
             with self._sessions.limits(connection):
                 freed, self._mark = repair(connection, self._outbox, self._publisher)
             if freed is not None:
-                _log.warning("broker_lost_its_contents", extra={"freed": freed})
                 self._signals.emit(BrokerLost(freed))
         self._check_broker_at = time.monotonic() + BROKER_CHECK_SECONDS
 
@@ -190,7 +189,6 @@ class Relay:
         seconds = self._broker_backoff.next_seconds()
         self._upkeep.doing = "waiting for the broker"
         self._signals.emit(PublishFailed(str(error), seconds))
-        _log.warning("broker_unavailable", extra={"reason": str(error), "retry_in_seconds": round(seconds, 2)})
         try:
             self._doorbell.silence(self._session())
         except psycopg.Error as also:
@@ -200,9 +198,7 @@ class Relay:
     def _database_down(self, error: psycopg.Error) -> float:
         seconds = self._database_backoff.next_seconds()
         self._close()
-        reason = redacted(error)
-        self._signals.emit(DatabaseUnavailable("relay", reason, seconds))
-        _log.warning("database_unavailable", extra={"reason": reason, "retry_in_seconds": round(seconds, 2)})
+        self._signals.emit(DatabaseUnavailable("relay", redacted(error), seconds))
         return seconds
 
     def _session(self) -> Connection[Any]:
