@@ -38,7 +38,14 @@ class Envelopes:
         """
         ids = [str(id_) for id_ in hint.ids]
         headers, properties, body, _ = self._app.amqp.as_task_v2(
-            str(uuid4()), DELIVER_TASK, args=(ids,), ignore_result=True, origin=self._origin
+            str(uuid4()),
+            DELIVER_TASK,
+            args=(ids,),
+            # What Celery would make of it by a slow way that guards against objects of unknown size.
+            argsrepr=repr((ids,)),
+            kwargsrepr="{}",
+            ignore_result=True,
+            origin=self._origin,
         )
         content_type, content_encoding, payload = _dumps(body, serializer="json")
         message: dict[str, Any] = channel.prepare_message(
