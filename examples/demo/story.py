@@ -143,7 +143,7 @@ class Story:
         self.promises.append(Promise(placed.confirmation_id, "order confirmed"))
         id_ = ship(session, placed.order, tracking=None)
         session.commit()
-        self.promises.append(Promise(id_, "template error (parameter missing)", End.FAILED, "template_error"))
+        self.promises.append(Promise(id_, "template error (parameter missing)", End.FAILED, "parameter_missing"))
 
     def _monthly_report(self, session: Session) -> None:
         month = datetime.now(UTC).date().replace(day=1)
