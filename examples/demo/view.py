@@ -20,6 +20,7 @@ from examples.demo.table import Glance
 
 _STATUS_STYLES = {"PENDING": "yellow", "SENDING": "cyan", "SENT": "green", "FAILED": "red"}
 _PROGRESS_SECONDS = 2.0
+_REASONS_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -158,20 +159,21 @@ def _mails(mails: Sequence[tuple[str, str]]) -> Table:
 def print_outcome(console: Console, outcome: Outcome, seconds: float) -> None:
     """The table at the end: each kind of mail, how it should end, and how it did."""
     table = Table(title=f"After {seconds:.1f} s", title_justify="left")
-    for heading in ("what", "should end", "asked", "as it should be", "ended", "reasons"):
-        table.add_column(heading, justify="right" if heading in {"asked", "as it should be"} else "left")
+    for heading in ("mail", "must end", "asked for", "as it must", "retried"):
+        table.add_column(heading, justify="left" if heading in {"mail", "must end"} else "right")
     for scene in outcome.scenes:
-        right = scene.as_it_should_be == scene.asked
+        style = "green" if scene.as_it_should_be == scene.asked else "bold red"
         table.add_row(
-            Text(scene.scene),
+            scene.scene,
             scene.expected,
             str(scene.asked),
-            Text(str(scene.as_it_should_be), style="green" if right else "bold red"),
-            ", ".join(f"{count} {end}" for end, count in scene.ended.items())
-            + (f", {scene.retried} retried" if scene.retried else ""),
-            Text("\n".join(sorted(scene.reasons))),
+            Text(str(scene.as_it_should_be), style=style),
+            str(scene.retried or ""),
         )
     console.print(table)
+    for scene in outcome.scenes:
+        for reason in sorted(scene.reasons)[:_REASONS_SHOWN]:
+            console.print(Text(f"FAILED, {scene.scene}: {reason}", style="dim"))
     copies = f"{outcome.copies} of them a second time" if outcome.copies else "each exactly once"
     console.print(f"The SMTP server took {outcome.accepted} mails for {outcome.sent} SENT rows, {copies}.")
     if outcome.copies and outcome.copies <= outcome.copies_allowed:
