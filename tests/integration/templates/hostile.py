@@ -28,7 +28,20 @@ _ENDS = "{% endfor %}{% endfor %}"
 _NEST = "{% set n = namespace(x=[1], y=[1], t=(1,)) %}{% for i in range(11) %}{% set n.x = [n.x, n.x] %}"
 _NESTED = _NEST + "{% set n.y = [n.y, n.y] %}{% set n.t = (n.t, n.t) %}{% endfor %}"
 
+_ROWS = "{% set r = range(10000) %}"
+_EACH = "{% for i in r %}{% for j in r %}{% for k in r %}"
+_DONE = "{% endfor %}{% endfor %}{% endfor %}"
+
 ENDLESS = {
+    "nested loops without a call": _ROWS + _EACH + _DONE,
+    "nested loops without a call, in a macro": "{% macro m(r) %}"
+    + _EACH
+    + "x"
+    + _DONE
+    + "{% endmacro %}{{ m(range(10000)) }}",
+    "a condition without a call": _ROWS
+    + _BIG
+    + "{% for i in r %}{% for j in big if y or y or y or y or y or y or y or y %}{% endfor %}{% endfor %}",
     "nested loops": _TWICE + "{% for k in range(10000) %}{% endfor %}" + _ENDS,
     "a loop whose condition never holds": "{% for i in range(10000) %}{% for j in range(10000) if j > 99999 %}" + _ENDS,
     "a loop whose condition is false": "{% for i in range(10000) %}{% for j in range(10000) if false %}" + _ENDS,
@@ -73,6 +86,19 @@ ENDLESS = {
 }
 
 HUGE = {
+    "fixed text, gathered by a macro": "{% macro m() %}{% for i in range(10000) %}"
+    + "x" * 150_000
+    + "{% endfor %}{% endmacro %}{{ m()|length }}",
+    "fixed text, gathered by a set": "{% set s %}{% for i in range(10000) %}"
+    + "x" * 150_000
+    + "{% endfor %}{% endset %}",
+    "fixed text, gathered by a filter": "{% filter length %}{% for i in range(10000) %}"
+    + "x" * 150_000
+    + "{% endfor %}{% endfilter %}",
+    "fixed text, gathered by a block": "{% block b %}{% if not x %}{% for i in range(10000) %}"
+    + "x" * 150_000
+    + "{% endfor %}{% endif %}{% endblock %}{% set x = 0 %}{{ self.b()|length }}",
+    "fixed text at the top": "{% for i in range(10000) %}" + "x" * 150_000 + "{% endfor %}",
     "text times a number": "{{ 'a'*10**12 }}",
     "a list times a number": "{{ [1]*10**9 }}",
     "a power": "{{ 9**(9**9) }}",
@@ -96,6 +122,10 @@ HUGE = {
     "{% endmacro %}{{ m(60, 1) }}",
     "surplus keywords": "{% macro m(n) %}{% if n %}{{ m(n-1, a=kwargs, b=kwargs) }}{% else %}{{ kwargs }}{% endif %}"
     "{% endmacro %}{{ m(60, a=1) }}",
+    "surplus arguments as text": "{% macro m(n) %}{% if n %}{{ m(n-1, varargs, varargs) }}{% else %}"
+    "{{ varargs|string|length }}{% endif %}{% endmacro %}{{ m(60, 1) }}",
+    "surplus keywords as text": "{% macro m(n) %}{% if n %}{{ m(n-1, a=kwargs, b=kwargs) }}{% else %}"
+    "{{ kwargs|string|length }}{% endif %}{% endmacro %}{{ m(60, a=1) }}",
     "copies that are kept": _BIG + "{% set n = namespace(l=[]) %}{% for i in range(10000) %}"
     "{% set n.l = n.l + [big.upper()] %}{% endfor %}",
     "slices that are kept": _BIG + "".join(f"{{% set a{i} = big[1:] %}}" for i in range(3000)),
@@ -156,6 +186,8 @@ HUGE = {
 }
 
 COSTLY = {
+    "namespaces in namespaces": "{% set p = namespace(v=1) %}{% for i in range(100) %}"
+    "{% set p.v = namespace(a=p.v, b=p.v) %}{% endfor %}{{ [p.v]|string }}{{ '%s' % [p.v] }}",
     "many macros": "".join(f"{{% macro b{i}(x=1, y=2) %}}{{% endmacro %}}" for i in range(4000)),
     "many blocks": "".join(f"{{% block b{i} %}}{{% endblock %}}" for i in range(4000)),
     "words with many hyphens": "{{ (('a-'*900 ~ ' ')*40)|wordwrap(1) }}",
