@@ -74,9 +74,10 @@ def _run(relay: Relay, *, once: bool) -> int:
 def _stopper(relay: Relay) -> Callable[[int, FrameType | None], None]:
     def stop(_number: int, _frame: FrameType | None) -> None:
         relay.stop()
-        # A round that hangs in a dead connection is cut off: the database rolls it back, and it is published again.
-        signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
-        signal.alarm(LEAVE_SECONDS)
+        if signal.getitimer(signal.ITIMER_REAL)[0] == 0:
+            # A round that hangs in a dead connection is cut off: the database rolls it back, and it is published again.
+            signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
+            signal.setitimer(signal.ITIMER_REAL, LEAVE_SECONDS)
 
     return stop
 

@@ -70,7 +70,7 @@ class Relay:
             signals,
             batch=settings.relay_batch_size,
             republish_seconds=settings.republish_seconds,
-            turns_seconds=settings.relay_busy_poll_seconds,
+            turns_seconds=(settings.relay_busy_poll_seconds, settings.relay_poll_seconds),
         )
         self._database_backoff = Backoff(settings.relay_backoff_max_seconds)
         self._broker_backoff = Backoff(settings.relay_backoff_max_seconds)
@@ -138,7 +138,7 @@ class Relay:
             with self._sessions.limits(connection):
                 self._upkeep.expire(connection)
         if taken.out_of_turn:
-            self._upkeep.look_for_turns()
+            self._upkeep.look_for_turns_soon()
         return Round(
             looked_at=taken.total,
             published=len(taken.rows),

@@ -27,16 +27,27 @@ _MARGIN: Final = timedelta(seconds=5)
 
 
 class Upkeep:
-    """Keeps in mind what is to be done when. Times are on the monotonic clock."""
+    """Keeps in mind what is to be done when. Times are on the monotonic clock.
+
+    ``turns_seconds``: the shortest and longest pause between two looks at what waits for its turn.
+    """
 
     def __init__(
-        self, outbox: Outbox, signals: Signals, *, batch: int, republish_seconds: float, turns_seconds: float
+        self,
+        outbox: Outbox,
+        signals: Signals,
+        *,
+        batch: int,
+        republish_seconds: float,
+        turns_seconds: tuple[float, float],
     ) -> None:
         self._outbox = outbox
         self._signals = signals
         self._batch = batch
         self._republish_seconds = republish_seconds
-        self._turns_seconds = turns_seconds
+        self._turns_first, self._turns_most = turns_seconds
+        self._turns_pause = self._turns_first
+        self._turns_freed = 0
         self._next: dict[str, float] = {}
         self._name: str | None = None
         self._key: str | None = None
@@ -54,7 +65,7 @@ class Upkeep:
             parked.free_held(connection, self._outbox, limit=self._batch) == self._batch
         ):
             self._soon("holds")
-        if self._turns_wait and self._is_time("turns", self._turns_seconds):
+        if self._turns_wait and self._is_time("turns", 0.0):
             self._free_turns(connection)
 
     def at_broker(self, connection: Connection[Any], publisher: Publisher) -> int:
@@ -94,6 +105,11 @@ class Upkeep:
         """Rows may be parked until their turn: look for them until none is."""
         self._turns_wait = True
 
+    def look_for_turns_soon(self) -> None:
+        """Rows were parked just now; the one before them may be finished at any moment."""
+        self._turns_wait = True
+        self._turns_pause = self._turns_first
+
     def seconds_to_turns(self) -> float:
         """How long until the ordering keys are to be looked at."""
         return max(0.0, self._next.get("turns", 0.0) - time.monotonic()) if self._turns_wait else float("inf")
@@ -106,12 +122,19 @@ class Upkeep:
     def _free_turns(self, connection: Connection[Any]) -> None:
         started = time.monotonic()
         turns = parked.free_turns(connection, self._outbox, keys=KEYS_AT_ONCE, after=self._key)
-        whole = self._key is None and turns.last_key is None
-        self._key = turns.last_key
-        if whole and not turns.keys:
+        if self._key is None and not turns.keys:
             self._turns_wait = False
+        self._key = turns.last_key
+        self._turns_freed += turns.freed
+        if turns.freed:
+            self._turns_pause = self._turns_first
+        if self._key is None:
+            # Waiting twice as long after each pass that found nothing: a turn is found late by no more than it took.
+            if not self._turns_freed:
+                self._turns_pause = min(self._turns_most, 2 * self._turns_pause)
+            self._turns_freed = 0
         now = time.monotonic()
-        self._next["turns"] = now + max(self._turns_seconds, TURNS_REST * (now - started))
+        self._next["turns"] = now + max(self._turns_pause, TURNS_REST * (now - started))
 
     def _report(self, connection: Connection[Any]) -> None:
         self._name = processes.report_progress(

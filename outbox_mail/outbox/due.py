@@ -27,6 +27,8 @@ REPAIR_LOCK: Final = 7_035_612
 RELAY_FRESH_SECONDS: Final = 60.0
 """A relay that made progress within this time is at work; longer than a round can last."""
 
+# Subtracting from -infinity, which an INSERT by hand may bring, is an error before PostgreSQL 17.
+_EARLIEST: Final = "0001-01-01T00:00:00Z"
 _PENDING: Final = f"m.status = '{Status.PENDING}'"
 _OUT: Final = f"{_PENDING} AND m.published_at IS NOT NULL"
 
@@ -102,7 +104,8 @@ def _take_sql(outbox: Outbox) -> str:
             FROM unnest(%(priorities)s::smallint[], %(places)s::int[]) r(priority, places)),
         looked_at AS MATERIALIZED (
             SELECT d.* FROM room r CROSS JOIN LATERAL (
-                SELECT m.id, m.priority, extract(epoch FROM now() - m.due_at)::float8 AS age, m.trace_context,
+                SELECT m.id, m.priority, m.trace_context,
+                    extract(epoch FROM now() - greatest(m.due_at, '{_EARLIEST}'))::float8 AS age,
                     CASE WHEN m.expires_at <= now() THEN 'expired'
                         WHEN EXISTS ({hold}) THEN 'held'
                         WHEN NOT {is_head(outbox)} THEN 'out_of_turn'

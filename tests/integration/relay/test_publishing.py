@@ -37,6 +37,16 @@ def test_a_row_is_not_published_before_it_is_due(relays: Any, broker: Any, rows:
     assert broker.all_ids() == []
 
 
+@pytest.mark.parametrize("due_at", ["-infinity", "0044-03-15 BC"])
+def test_a_row_that_was_due_before_all_time_is_published(
+    relays: Any, broker: Any, rows: Any, connection: psycopg.Connection[Any], due_at: str
+) -> None:
+    (id_,) = rows.add()
+    connection.execute("UPDATE email_messages SET due_at = %s WHERE id = %s", [due_at, id_])
+
+    assert relays.once() == 1
+
+
 def test_each_priority_has_its_queue_and_the_oldest_goes_first(relays: Any, broker: Any, rows: Any) -> None:
     expected = {priority: rows.add(5, priority=priority) for priority in reversed(Priority)}
 
