@@ -54,6 +54,8 @@ def filled(value: str, filling: str = "filled1n") -> str:
 def environment(service: str) -> dict[str, str]:
     given = SERVICES[service].get("environment", {})
     values = {name: filled(str(value)) for name, value in given.items()}
+    # The folder that is mounted there.
+    values["OUTBOX_MAIL_TEMPLATES"] = str(ROOT / EXAMPLE["TEMPLATES_FOLDER"])
     values["OUTBOX_MAIL_PROVIDER_URL"] = EXAMPLE["OUTBOX_MAIL_PROVIDER_URL"]
     values["OUTBOX_MAIL_DEFAULT_SENDER"] = EXAMPLE["OUTBOX_MAIL_DEFAULT_SENDER"]
     values["OUTBOX_MAIL_MESSAGE_ID_DOMAIN"] = EXAMPLE["OUTBOX_MAIL_MESSAGE_ID_DOMAIN"]
