@@ -55,7 +55,7 @@ class Settings(BaseSettings):
     lease_seconds: float = Field(120, ge=1, description="after this long without a word a claimed row is reaped")
     send_deadline_seconds: float = Field(45, gt=0, description="total bound on one provider call; below the lease")
     reap_interval_seconds: float = Field(15, gt=0, description="how often beat runs the reaper")
-    reap_batch_size: int = Field(500, ge=1, le=10_000)
+    reap_batch_size: int = Field(500, ge=1, le=10_000, description="rows that one statement of the reaper frees")
     max_reaps: int = Field(5, ge=1, description="a message whose lease ran out this often ends FAILED as poison")
 
     max_attempts: int = Field(5, ge=1, le=100, description="failed attempts after which a message ends FAILED")
@@ -95,7 +95,7 @@ class Settings(BaseSettings):
     retention_interval_seconds: float = Field(3600, gt=0, description="how often beat runs retention")
     retention_sent_days: float = Field(60, gt=0, description="SENT rows older than this go")
     retention_failed_days: float = Field(90, gt=0, description="FAILED rows older than this go")
-    retention_batch_size: int = Field(1000, ge=1, le=50_000)
+    retention_batch_size: int = Field(1000, ge=1, le=50_000, description="rows that one statement removes")
     retention_mode: Literal["delete", "archive"] = Field(
         "delete", description="archive: moved to email_messages_archive"
     )
@@ -105,8 +105,8 @@ class Settings(BaseSettings):
     relay_metrics_port: int = Field(0, ge=0, le=65535, description="0: no metrics endpoint")
     worker_metrics_port: int = Field(0, ge=0, le=65535, description="0: no metrics endpoint")
     health_stale_seconds: float = Field(60, gt=0, description="a process without progress for longer is unhealthy")
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
-    log_format: Literal["json", "console"] = "json"
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="what is logged, at least")
+    log_format: Literal["json", "console"] = Field("json", description="one JSON object a line, or for people")
 
     @field_validator("templates", "attachment_stores", mode="before")
     @classmethod
