@@ -9,6 +9,7 @@ import threading
 import time
 from types import FrameType
 
+import psycopg
 from rich.console import Console
 
 from examples.demo.options import Options, parse
@@ -36,6 +37,9 @@ def main() -> int:
     except (AlreadyRunningError, NotReadyError, EmbeddedError) as problem:
         print(problem, file=sys.stderr)
         return 2
+    except psycopg.OperationalError as problem:
+        print(f"PostgreSQL is gone ({problem}). See server.log in {options.folder / 'postgres'}", file=sys.stderr)
+        return 1
 
 
 def _demo(options: Options, interrupted: threading.Event) -> int:

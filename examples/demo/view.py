@@ -96,7 +96,7 @@ class Screen:
                 _addresses(self.addresses),
                 Panel(_counts(scene), title="messages", title_align="left"),
                 Panel(_processes(scene), title="processes", title_align="left"),
-                Panel(_mails(scene.last_mails), title="last mails in the inbox", title_align="left"),
+                Panel(_mails(scene.last_mails), title="last mails received", title_align="left"),
                 Text("\n".join(self._said), style="yellow"),
                 Text("Ctrl-C ends the demo", style="dim"),
             ),
