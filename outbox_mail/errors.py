@@ -42,6 +42,10 @@ class MigrationError(OutboxMailError):
     """The migrations could not be run, or the database belongs to a newer version; it is as it was before."""
 
 
+class DatabaseUnavailableError(OutboxMailError):
+    """The database could not be reached, or broke off, for longer than the caller could wait."""
+
+
 class NotFoundError(OutboxMailError):
     """No row has the given id."""
 

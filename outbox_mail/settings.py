@@ -39,6 +39,9 @@ class Settings(BaseSettings):
     transaction_pooler: bool = Field(
         False, description="the database is behind a transaction pooler: no LISTEN, no prepared statements"
     )
+    database_timeout_seconds: float = Field(
+        10, ge=1, description="bound on connecting to and each answer of the database, for workers"
+    )
     database_pool_size: int = Field(8, ge=1, le=200, description="connections kept by each process, at most")
 
     templates: CommaSeparated = Field(("templates",), description="folders of templates; the first that has one wins")

@@ -6,36 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-import psycopg
 from psycopg import Connection
-from psycopg.abc import RV, PQGen
+
+from outbox_mail.outbox.bounded import BoundedConnection
 
 # A prepared plan made while the table was empty must not turn into a scan of the whole of it, nor into a sort of the
 # whole backlog: the partial indexes give every row in order.
 _PLANS: Final = {"enable_seqscan": "off", "enable_bitmapscan": "off", "enable_sort": "off"}
-
-
-class BoundedConnection(Connection[Any]):
-    """A connection that gives up waiting for an answer after ``answer_seconds``, and closes itself then.
-
-    The server's own time limits don't help when its answer never arrives: behind a half-open connection, or a proxy
-    that stalls.
-    """
-
-    answer_seconds: float | None = None
-
-    def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
-        """Wait for the answer, ``timeout`` or else ``answer_seconds``; then raise ``psycopg.OperationalError``."""
-        if timeout is not None or self.answer_seconds is None:
-            return super().wait(gen, interval, timeout)
-        try:
-            return super().wait(gen, interval, self.answer_seconds)
-        except psycopg.OperationalError as error:
-            # psycopg's own exception for this has no public name; every other one carries the server's SQLSTATE, or
-            # comes with a connection that is closed already.
-            if error.sqlstate is None and not self.closed:
-                self.close()
-            raise
 
 
 class Sessions:

@@ -138,6 +138,11 @@ def upgrade() -> None:
         sa.CheckConstraint("status IN ('PENDING', 'SENDING', 'SENT', 'FAILED')", name="email_messages_status_check"),
         sa.CheckConstraint("template <> '' AND char_length(template) <= 200", name="email_messages_template_check"),
         sa.CheckConstraint("(entity_type IS NULL) = (entity_id IS NULL)", name="email_messages_entity_check"),
+        sa.CheckConstraint(
+            "(created_at BETWEEN '0001-01-02 00:00:00+00' AND '9999-12-30 00:00:00+00' OR created_at IS NULL) AND "
+            "(send_at BETWEEN '0001-01-02 00:00:00+00' AND '9999-12-30 00:00:00+00' OR send_at IS NULL)",
+            name="email_messages_times_check",
+        ),
         sa.CheckConstraint("(ordering_key IS NULL) = (ordering_seq IS NULL)", name="email_messages_ordering_check"),
         sa.CheckConstraint(
             'cardinality("to") + cardinality(cc) + cardinality(bcc) > 0', name="email_messages_recipients_check"

@@ -56,6 +56,11 @@ def _timestamp(name: str, **options: Any) -> Column[Any]:
     return Column(name, DateTime(timezone=True), **options)
 
 
+def _within_years(*columns: str) -> str:
+    bounds = "BETWEEN '0001-01-02 00:00:00+00' AND '9999-12-30 00:00:00+00'"
+    return " AND ".join(f"({column} {bounds} OR {column} IS NULL)" for column in columns)
+
+
 def _in_status(status: Status) -> Any:
     return text(f"status = '{status}'")
 
@@ -114,6 +119,8 @@ def steering_constraints(table: str) -> list[SchemaItem]:
         "held_is_pending": f"hold_id IS NULL OR status = '{Status.PENDING}'",
         "counters": "claims >= 0 AND reap_count >= 0 AND attempt_count >= 0",
         "sending_was_claimed": f"status <> '{Status.SENDING}' OR claims > 0",
+        # Every language that reads a row must be able to hold these; infinity in due_at or expires_at is meaningful.
+        "times": _within_years("created_at", "send_at"),
         "ordering": "(ordering_key IS NULL) = (ordering_seq IS NULL)",
         "entity": "(entity_type IS NULL) = (entity_id IS NULL)",
         "idempotency_key": "char_length(idempotency_key) BETWEEN 1 AND 255",

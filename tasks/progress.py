@@ -1,0 +1,124 @@
+"""The worker's progress, as health reads it: silent when the consumer's loop or a task hangs, and only then."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any, Final
+
+import psycopg
+from celery import bootsteps
+from celery.worker import state
+
+from outbox_mail.outbox.processes import forget, process_name, report_progress
+from outbox_mail.settings import load_settings
+
+REPORT_SECONDS: Final = 5.0
+_LOOP_LIMIT_SECONDS: Final = 3 * REPORT_SECONDS
+
+_log = logging.getLogger(__name__)
+
+
+class ProgressStep(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery has no types
+    """Stamps from the consumer's own loop that it turns; a thread beside it writes that down.
+
+    While the broker is away the loop does not turn, and that is no fault of the worker: it says that it waits.
+    """
+
+    requires = ("celery.worker.consumer.connection:Connection",)
+
+    def __init__(self, parent: Any, **_: Any) -> None:
+        super().__init__(parent)
+        self._turned_at: float | None = None
+        self._timer: Any = None
+        self._reporter: Reporter | None = None
+
+    def start(self, parent: Any) -> None:
+        """The consumer is connected."""
+        self._turn()
+        self._timer = parent.timer.call_repeatedly(REPORT_SECONDS / 2, self._turn)
+        if self._reporter is None:
+            self._reporter = Reporter(self)
+            self._reporter.start()
+
+    def stop(self, _parent: Any) -> None:
+        """The broker is lost, or the worker leaves."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._turned_at = None
+
+    def terminate(self, parent: Any) -> None:
+        """The worker leaves at once."""
+        self.stop(parent)
+
+    def shutdown(self, _parent: Any) -> None:
+        """The worker has left its loop for good."""
+        if self._reporter is not None:
+            self._reporter.leave()
+
+    def _turn(self) -> None:
+        self._turned_at = time.monotonic()
+
+    def doing(self, task_limit_seconds: float) -> str | None:
+        """What the worker does; None when it hangs."""
+        if self._turned_at is None:
+            return "waiting for the broker"
+        if time.monotonic() - self._turned_at > _LOOP_LIMIT_SECONDS:
+            return None
+        started = [request.time_start for request in list(state.active_requests) if request.time_start]
+        # time_start is on the monotonic clock.
+        if started and time.monotonic() - min(started) > task_limit_seconds:
+            return None
+        return f"delivering in {len(started)} tasks" if started else "idle"
+
+
+class Reporter(threading.Thread):
+    """Writes the worker's progress down every few seconds, on a connection of its own."""
+
+    def __init__(self, step: ProgressStep) -> None:
+        super().__init__(name="progress", daemon=True)
+        settings = load_settings()
+        self._step = step
+        self._url = settings.database_url.get_secret_value()
+        self._task_limit_seconds = settings.relay_ids_per_task * settings.send_deadline_seconds + settings.lease_seconds
+        self._leaving = threading.Event()
+        self._name = process_name("worker")
+
+    def run(self) -> None:
+        """Until the worker leaves."""
+        started = True
+        while True:
+            if (doing := self._step.doing(self._task_limit_seconds)) is not None:
+                started = not self._report(doing, started=started) and started
+            if self._leaving.wait(REPORT_SECONDS):
+                break
+
+    def leave(self) -> None:
+        """The worker leaves in good order: nobody should wait for its next report."""
+        self._leaving.set()
+        self.join(timeout=REPORT_SECONDS)
+        try:
+            with self._connected() as connection:
+                forget(connection, self._name)
+        except psycopg.Error as error:
+            _log.warning("progress_not_reported", extra={"error": type(error).__name__})
+
+    def _report(self, doing: str, *, started: bool) -> bool:
+        try:
+            with self._connected() as connection:
+                report_progress(connection, "worker", doing, started=started)
+        except psycopg.Error as error:
+            _log.warning("progress_not_reported", extra={"error": type(error).__name__})
+            return False
+        return True
+
+    def _connected(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(
+            self._url,
+            autocommit=True,
+            prepare_threshold=None,
+            connect_timeout=2,
+            tcp_user_timeout=2000,
+            application_name="outbox-mail worker progress",
+        )
