@@ -7,10 +7,9 @@ from binascii import b2a_base64
 from collections.abc import Iterable
 from typing import Final
 
-LINE: Final = 78
-"""Where lines of the head are folded when they can be, without their CRLF."""
+LINE: Final = 76
+"""Where lines of the head are folded when they can be, without their CRLF: RFC 5322 says 78, RFC 2047 §2 says 76."""
 _WORD: Final = 75
-_ENCODED_LINE: Final = 76
 _FRAME: Final = len("=?utf-8?q??=")
 _LONGEST_CHARACTER: Final = 4 * len("=F0")
 
@@ -22,11 +21,11 @@ _Q: Final = ["_" if byte == 0x20 else chr(byte) if byte in _SAFE else f"={byte:0
 def encoded_words(text: str, column: int) -> list[str]:
     """``text`` as encoded words of UTF-8, each of 75 characters at most, to be parted by one space or folded.
 
-    The first fits into a line of 76 that has ``column`` characters already, if one character does. No character is
+    The first fits into a line that has ``column`` characters already, if one character does. No character is
     split between two words. Base64 or Q, whichever is shorter.
     """
     data = text.encode()
-    room = _ENCODED_LINE - column
+    room = LINE - column
     room = _WORD if room < _FRAME + _LONGEST_CHARACTER else min(room, _WORD)
     q_length = 3 * len(data) - 2 * (len(data) - len(data.translate(None, _SAFE)))
     return _base64_words(data, room) if (len(data) + 2) // 3 * 4 < q_length else _q_words(text, room)
@@ -64,7 +63,7 @@ def _q_words(text: str, room: int) -> list[str]:
 
 
 def folded(name: str, tokens: Iterable[str]) -> str:
-    """The field ``name: token token …`` with CRLF at its end, folded between tokens where a line would pass 78.
+    """The field ``name: token token …`` with CRLF at its end, folded between tokens where a line would pass 76.
 
     Tokens are never broken, and the first stays in the line of the name: software that should know better has taken a
     name without a value for an empty field.
