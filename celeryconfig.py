@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from kombu import Queue
+from kombu.entity import Queue
 
 from outbox_mail import names
 from outbox_mail.settings import load_settings

@@ -16,7 +16,7 @@ _REPORT_SECONDS: Final = 5.0
 _log = logging.getLogger(__name__)
 
 
-class Scheduler(PersistentScheduler):  # type: ignore[misc]  # Celery has no types
+class Scheduler(PersistentScheduler):
     """Reports progress from its own loop: when the loop hangs it falls silent. Never sleeps longer than a report."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

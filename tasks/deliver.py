@@ -17,7 +17,7 @@ from tasks import app, process
 _log = logging.getLogger(__name__)
 
 
-@app.task(name=DELIVER_TASK)  # type: ignore[untyped-decorator]  # Celery has no types
+@app.task(name=DELIVER_TASK)
 def deliver(ids: Any = None, *_: Any, **__: Any) -> None:
     """Deliver each id in turn. Whatever is no id is dropped with a log record: the broker is not trusted."""
     waiting = _parsed(ids)

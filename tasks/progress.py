@@ -20,7 +20,7 @@ _LOOP_LIMIT_SECONDS: Final = 3 * REPORT_SECONDS
 _log = logging.getLogger(__name__)
 
 
-class ProgressStep(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery has no types
+class ProgressStep(bootsteps.StartStopStep):
     """Stamps from the consumer's own loop that it turns; a thread beside it writes that down.
 
     While the broker is away the loop does not turn, and that is no fault of the worker: it says that it waits.
