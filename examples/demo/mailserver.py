@@ -20,7 +20,7 @@ from outbox_mail.embedded import ports
 
 _SHOWN_MAILS: Final = 500
 _JOURNALS_KEPT: Final = 5
-_MESSAGE_ID: Final = re.compile(r"<([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})@.+>")
+_MESSAGE_ID: Final = re.compile(r"<([0-9a-f]{32})@.+>")
 
 
 class MailServer:
