@@ -112,7 +112,7 @@ class Story:
     def _forgotten_password(self, session: Session) -> None:
         id_ = request_password_reset(session, self._customer(session))
         session.commit()
-        self.promises.append(Promise(id_, "password code (high priority, expires)"))
+        self.promises.append(Promise(id_, "password code (urgent)"))
 
     def _declined_payment(self, session: Session) -> None:
         try:
@@ -124,12 +124,12 @@ class Story:
     def _refused_address(self, session: Session) -> None:
         placed = checkout(session, self._newcomer(session, "refused"), self._cart())
         session.commit()
-        self.promises.append(Promise(placed.confirmation_id, "address refused (550)", End.FAILED, "smtp_550"))
+        self.promises.append(Promise(placed.confirmation_id, "refused address (550)", End.FAILED, "recipients_refused"))
 
     def _greylisted_address(self, session: Session) -> None:
         placed = checkout(session, self._newcomer(session, "greylisted"), self._cart())
         session.commit()
-        self.promises.append(Promise(placed.confirmation_id, "greylisted (451, then taken)", after_retry=True))
+        self.promises.append(Promise(placed.confirmation_id, "greylisted (451)", after_retry=True))
 
     def _newcomer(self, session: Session, kind: str) -> Customer:
         """A customer whom the mail server has never met; how it answers goes by the beginning of the address."""
@@ -143,10 +143,10 @@ class Story:
         self.promises.append(Promise(placed.confirmation_id, "order confirmed"))
         id_ = ship(session, placed.order, tracking=None)
         session.commit()
-        self.promises.append(Promise(id_, "template error (parameter missing)", End.FAILED, "parameter_missing"))
+        self.promises.append(Promise(id_, "parameter missing", End.FAILED, "parameter_missing"))
 
     def _monthly_report(self, session: Session) -> None:
         month = datetime.now(UTC).date().replace(day=1)
         id_ = send_monthly_report(session, month, ("Shop Owner", "owner@shop.example"), self.files)
         session.commit()
-        self.promises.append(Promise(id_, "monthly report (bulk, CSV attached)"))
+        self.promises.append(Promise(id_, "monthly report (CSV)"))

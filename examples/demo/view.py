@@ -159,7 +159,7 @@ def _mails(mails: Sequence[tuple[str, str]]) -> Table:
 def print_outcome(console: Console, outcome: Outcome, seconds: float) -> None:
     """The table at the end: each kind of mail, how it should end, and how it did."""
     table = Table(title=f"After {seconds:.1f} s", title_justify="left")
-    for heading in ("mail", "must end", "asked for", "as it must", "retried"):
+    for heading in ("mail", "must end", "asked", "right", "retried"):
         table.add_column(heading, justify="left" if heading in {"mail", "must end"} else "right")
     for scene in outcome.scenes:
         style = "green" if scene.as_it_should_be == scene.asked else "bold red"
