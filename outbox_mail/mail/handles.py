@@ -79,7 +79,8 @@ async def run_async(handle: Any, sql: str, value: str) -> Rows:
     if _is(handle, "psycopg", "AsyncConnection"):
         async with handle.cursor(row_factory=sys.modules["psycopg.rows"].tuple_row) as cursor:
             await cursor.execute(sql, {"rows": value})
-            return list(await cursor.fetchall())
+            fetched: Rows = await cursor.fetchall()
+            return fetched
     if _is(handle, "sqlalchemy.ext.asyncio", "AsyncSession", "async_scoped_session"):
         connection = await handle.connection()
     elif _is(handle, "sqlalchemy.ext.asyncio", "AsyncConnection"):
@@ -87,7 +88,8 @@ async def run_async(handle: Any, sql: str, value: str) -> Rows:
     else:
         raise _wrong(handle, "Pass a SQLAlchemy AsyncSession or AsyncConnection or a psycopg AsyncConnection")
     _require_postgresql(handle, connection.dialect.name)
-    return (await connection.execute(_clause(sql), {"rows": value})).all()
+    rows: Rows = (await connection.execute(_clause(sql), {"rows": value})).all()
+    return rows
 
 
 def _require_postgresql(handle: object, dialect: str) -> None:

@@ -23,7 +23,7 @@ def texts(source: str) -> Iterator[str]:
     """Every string of a module, f-strings with a blank for each placeholder; docstrings included."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.JoinedStr):
-            yield "".join(part.value if isinstance(part, ast.Constant) else " _ " for part in node.values)
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else " _ " for part in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,6 +20,7 @@ from outbox_mail.mail.providers.base import Composed, Deadline, RecipientOutcome
 from outbox_mail.outbox import transitions
 
 Office = Any
+Send = Callable[[Composed, Deadline], SendResult]
 
 REFUSED = RecipientOutcome(State.REFUSED, "550", "5.1.1 no such user")
 DEFERRED = RecipientOutcome(State.DEFERRED, "451", "4.7.1 greylisted")
@@ -62,7 +64,7 @@ def test_a_delivered_message_takes_one_claim_and_one_sent(office: Office, monkey
 def test_the_same_row_is_composed_to_the_same_bytes_on_every_attempt(office: Office) -> None:
     id_ = office.enqueue()
     seen: list[Composed] = []
-    original = office.provider.send
+    original: Send = office.provider.send
 
     def failing(mail: Composed, deadline: Deadline) -> SendResult:
         seen.append(mail)
@@ -359,7 +361,7 @@ def test_a_bug_in_a_part_is_retried_and_names_no_value_of_the_row(
 
 def test_no_connection_is_held_while_the_provider_is_called(office: Office) -> None:
     id_ = office.enqueue()
-    original = office.provider.send
+    original: Send = office.provider.send
     states: list[tuple[Any, ...]] = []
 
     def watching(mail: Composed, deadline: Deadline) -> SendResult:
@@ -381,7 +383,7 @@ def test_no_connection_is_held_while_the_provider_is_called(office: Office) -> N
 
 def test_acceptance_is_recorded_though_the_connections_were_cut_meanwhile(office: Office) -> None:
     id_ = office.enqueue()
-    original = office.provider.send
+    original: Send = office.provider.send
 
     def cutting(mail: Composed, deadline: Deadline) -> SendResult:
         result = original(mail, deadline)
@@ -415,7 +417,7 @@ def test_a_holder_that_was_robbed_says_so_and_changes_nothing(office: Office) ->
 
 def test_a_duplicate_is_counted_and_a_late_acceptance_still_counts(office: Office) -> None:
     id_ = office.enqueue()
-    original = office.provider.send
+    original: Send = office.provider.send
 
     def robbed(mail: Composed, deadline: Deadline) -> SendResult:
         office.provider.send = original

@@ -60,7 +60,7 @@ class Deployment:
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline:
-                logs = "\n".join(f"--- {child.args}\n{self.log(child)[-3000:]}" for child in self.children)
+                logs = "\n".join(f"--- {child.args!r}\n{self.log(child)[-3000:]}" for child in self.children)
                 pytest.fail(f"not within {seconds} s\n{self.statuses()}\n{logs}")
             time.sleep(0.05)
 

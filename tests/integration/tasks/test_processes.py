@@ -157,7 +157,7 @@ def test_hostile_broker_messages_are_dropped_and_the_worker_goes_on(deployment: 
     from celery import Celery
 
     app = Celery(broker=deployment.environment["OUTBOX_MAIL_BROKER_URL"], set_as_current=False)
-    for arguments in (
+    hostile: list[list[Any]] = [
         [],
         [None],
         ["x"],
@@ -166,7 +166,8 @@ def test_hostile_broker_messages_are_dropped_and_the_worker_goes_on(deployment: 
         [[1, None, "not-a-uuid", {"x": []}]],
         [[], 7],
         [["x" * 100_000]],
-    ):
+    ]
+    for arguments in hostile:
         app.send_task("outbox_mail.deliver", args=arguments, queue="mail.normal")
     app.send_task("outbox_mail.deliver", kwargs={"surprise": 1}, queue="mail.normal")
     app.send_task("unknown.task", args=[1], queue="mail.normal")
