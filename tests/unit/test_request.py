@@ -67,7 +67,7 @@ circular["again"] = circular
         ({"parameters": {"nul \0": 1}}, r"parameters['nul \x00']"),
         ({"parameters": {"a": b"bytes"}}, "parameters.a"),
         ({"parameters": {"a": 10**5000}}, "parameters.a"),
-        ({"parameters": {"a": nested(MAX_PARAMETERS_DEPTH + 1)}}, "parameters.a" + "[0]" * (MAX_PARAMETERS_DEPTH - 1)),
+        ({"parameters": {"a": nested(MAX_PARAMETERS_DEPTH + 1)}}, "parameters.a" + "[0]" * MAX_PARAMETERS_DEPTH),
         ({"send_at": datetime(2030, 1, 1)}, "send_at"),  # noqa: DTZ001 - naive on purpose
         ({"send_at": "2030-01-01"}, "send_at"),
         ({"expires_at": datetime(2030, 1, 1)}, "expires_at"),  # noqa: DTZ001 - naive on purpose
