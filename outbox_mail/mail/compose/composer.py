@@ -46,7 +46,8 @@ def compose(
     ``invalid_subject``, ``invalid_date``, ``attachment_invalid``, ``empty_content``. A ``default_sender`` that is no
     mailbox is the operator's fault, with the code ``invalid_default_sender``.
 
-    Memory beyond what was passed in: 1.4 bytes for each byte of the attachments, while composing 1.6, plus 1 MB.
+    Memory beyond what was passed in: for each byte of the attachments 1.4 bytes, 1.6 while composing; for each byte of
+    text and HTML 5.
     """
     sender = _sender(message, content, default_sender)
     to = _mailboxes("to", message.to, "invalid_recipient")
