@@ -96,7 +96,7 @@ class TemplateError(DeliveryError):
 
 
 class ComposeError(DeliveryError):
-    """Row and rendered template can't be made into a legal mail. Always permanent."""
+    """Row and rendered template can't be made into a legal mail. Permanent, unless a setting is at fault."""
 
 
 class AttachmentError(DeliveryError):

@@ -63,7 +63,7 @@ class Composed:
     data: bytes = field(repr=False)
     """RFC 5322 bytes with CRLF line ends, no Bcc, not dot-stuffed."""
     needs_smtputf8: bool = False
-    """Some address that is still to be served, or the sender, has a non-ASCII local part."""
+    """Some address that is shown in the head or still to be served has a non-ASCII local part."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Rows are written by SQL alone: whatever they hold, the mail is as it should be, or the row fails for good, by name."""
+"""Rows are written by SQL alone: whatever they hold, the mail is as it should be, or the row fails for good by name."""
 
 from __future__ import annotations
 
