@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from celery.schedules import crontab
 from kombu.entity import Queue
 
 from outbox_mail import names
@@ -63,5 +64,11 @@ beat_schedule = {
         "task": names.RETAIN_TASK,
         "schedule": _settings.retention_interval_seconds,
         "options": {"expires": _settings.retention_interval_seconds},
+    },
+    "sweep": {
+        "task": names.SWEEP_TASK,
+        # By the clock: an interval of a day would begin anew with each deployment.
+        "schedule": crontab(hour=3, minute=17),
+        "options": {"expires": 3600},
     },
 }

@@ -26,6 +26,7 @@ UPKEEP_QUEUE: Final = "outbox.upkeep"
 DELIVER_TASK: Final = "outbox_mail.deliver"
 REAP_TASK: Final = "outbox_mail.reap"
 RETAIN_TASK: Final = "outbox_mail.retain"
+SWEEP_TASK: Final = "outbox_mail.sweep"
 
 DOORBELL_CHANNEL: Final = "outbox_mail_doorbell"
 """The NOTIFY channel that wakes a sleeping relay."""
