@@ -55,16 +55,25 @@ _TAKEN_BEGINNINGS: Final[Mapping[str, str]] = {
 
 _IDS: Final = re.compile(r"<[^\s<>]+>(?: <[^\s<>]+>)*")
 _URLS: Final = re.compile(r"<[^\s<>]+>(?: ?, ?<[^\s<>]+>)*")
+_ANY: Final = re.compile(r".*")
+_IDS_ADVICE: Final = "Write message ids in angle brackets, with spaces between them"
+_URLS_ADVICE: Final = "Write URLs in angle brackets, with commas between them (RFC 2369)"
+_ADDRESS_ADVICE: Final = "Write an address, with punycode for its domain"
 _FORMS: Final[Mapping[str, tuple[re.Pattern[str], str]]] = {
-    "in-reply-to": (_IDS, "Write message ids in angle brackets, with spaces between them"),
-    "references": (_IDS, "Write message ids in angle brackets, with spaces between them"),
-    "list-unsubscribe": (_URLS, "Write URLs in angle brackets, with commas between them (RFC 2369)"),
+    "in-reply-to": (_IDS, _IDS_ADVICE),
+    "references": (_IDS, _IDS_ADVICE),
+    "list-unsubscribe": (_URLS, _URLS_ADVICE),
     "list-unsubscribe-post": (re.compile("List-Unsubscribe=One-Click"), "Write List-Unsubscribe=One-Click (RFC 8058)"),
-    "list-help": (_URLS, "Write URLs in angle brackets, with commas between them (RFC 2369)"),
-    "list-subscribe": (_URLS, "Write URLs in angle brackets, with commas between them (RFC 2369)"),
-    "list-owner": (_URLS, "Write URLs in angle brackets, with commas between them (RFC 2369)"),
-    "list-archive": (_URLS, "Write URLs in angle brackets, with commas between them (RFC 2369)"),
+    "list-help": (_URLS, _URLS_ADVICE),
+    "list-subscribe": (_URLS, _URLS_ADVICE),
+    "list-owner": (_URLS, _URLS_ADVICE),
+    "list-archive": (_URLS, _URLS_ADVICE),
+    "list-post": (re.compile(f"NO|{_URLS.pattern}"), f"{_URLS_ADVICE}, or NO"),
+    "list-id": (re.compile(r"(?:[^<>]* )?<[^\s<>]+>"), "Write the list's id in angle brackets (RFC 2919)"),
     "auto-submitted": (re.compile(r"[a-z-]+(?:; ?[!-~]+)*"), "Write auto-generated, auto-replied or no (RFC 3834)"),
+    "disposition-notification-to": (_ANY, _ADDRESS_ADVICE),
+    "return-receipt-to": (_ANY, _ADDRESS_ADVICE),
+    "errors-to": (_ANY, _ADDRESS_ADVICE),
 }
 """Fields that software reads: they go out as they are, never encoded, folded only at their spaces."""
 
@@ -151,7 +160,7 @@ def _value(name: str, key: str, value: object) -> str:
     if form := _FORMS.get(key):
         pattern, advice = form
         if not value.isascii():
-            raise HeaderError(name, "it has characters outside ASCII", "Percent-encode URLs, write domains in punycode")
+            raise HeaderError(name, "it has characters outside ASCII", advice)
         if _ENCODED_WORD.search(value) or not pattern.fullmatch(value):
             raise HeaderError(name, "it does not have this field's form", advice)
         if _has_long_token(value):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from outbox_mail.mail import addresses
 from outbox_mail.mail.addresses import MailboxError, mailbox_of, parse_mailbox
+from outbox_mail.mail.providers.smtp.envelope import is_sendable
 
 _ATOM = st.text(string.ascii_letters + string.digits + "!#$%&'*+/=?^_`{|}~-.", min_size=1, max_size=66)
 _HOST = st.text(string.ascii_letters + string.digits + "-.", min_size=1, max_size=70)
@@ -75,7 +76,7 @@ def test_any_text_is_either_one_mailbox_or_refused(text: str) -> None:
     except MailboxError:
         return
     assert parse_mailbox(str(mailbox)) == mailbox
-    assert mailbox.envelope.isprintable()
+    assert is_sendable(mailbox.envelope)
     assert mailbox.envelope.count("@") == 1 or mailbox.local_part.startswith('"')
     assert mailbox.ascii_domain.isascii()
     assert len(mailbox.envelope.encode()) <= 254

@@ -29,6 +29,10 @@ from outbox_mail.mail.headers import MAX_HEADERS, MAX_VALUE, checked_headers
         ),
         ({"References": "<a@x.test>   <b@x.test>"}, {"References": "<a@x.test> <b@x.test>"}),
         ({"Auto-Submitted": "no"}, {"Auto-Submitted": "no"}),
+        ({"List-Id": "News <news.x.test>"}, {"List-Id": "News <news.x.test>"}),
+        ({"List-Post": "NO"}, {"List-Post": "NO"}),
+        ({"List-Post": "<mailto:a@x.test>"}, {"List-Post": "<mailto:a@x.test>"}),
+        ({"Disposition-Notification-To": "Ada <a@x.test>"}, {"Disposition-Notification-To": "Ada <a@x.test>"}),
         ({"Auto-Submitted": "auto-replied; owner=a"}, {"Auto-Submitted": "auto-replied; owner=a"}),
         ({"X-SMTPAPI": '{"category": ["a", "b"]}'}, {"X-SMTPAPI": '{"category": ["a", "b"]}'}),
     ],
@@ -131,6 +135,11 @@ def test_a_line_break_or_control_character_of_any_kind_is_refused(bad: str) -> N
         ({"References": "<a@x.test>, <b@x.test>"}, "form"),
         ({"References": "<=?utf-8?b?YQ==?=@x.test>"}, "form"),
         ({"Auto-Submitted": "Ja!"}, "form"),
+        ({"List-Id": "News"}, "form"),
+        ({"List-Id": "Bülten <news.x.test>"}, "ASCII"),
+        ({"List-Post": "no"}, "form"),
+        ({"Disposition-Notification-To": "Ayşe <a@x.test>"}, "ASCII"),
+        ({"Errors-To": "=?utf-8?q?a?= <a@x.test>"}, "form"),
     ],
 )
 def test_what_can_not_be_sent_is_refused_with_the_reason(headers: Any, problem: str) -> None:
@@ -140,7 +149,9 @@ def test_what_can_not_be_sent_is_refused_with_the_reason(headers: Any, problem: 
     assert caught.value.advice
 
 
-@pytest.mark.parametrize("name", ["X-A", "References", "List-Unsubscribe", "Auto-Submitted"])
+@pytest.mark.parametrize(
+    "name", ["X-A", "References", "List-Unsubscribe", "List-Id", "List-Post", "Auto-Submitted", "Errors-To"]
+)
 @pytest.mark.parametrize("piece", ["<", "<a>", "<a> ", "<a>,", "=?", "=?a?q?", "a; ", "; ", " ", "a"])
 def test_hostile_values_are_judged_quickly(name: str, piece: str) -> None:
     value = (piece * MAX_VALUE)[:MAX_VALUE]

@@ -39,6 +39,7 @@ def text_leaf(subtype: str, text: str, boundary_stem: bytes) -> Leaf:
     if base64_size(len(data)) < len(data) + 2 * unsafe:
         parts: list[bytes] = []
         write_base64(parts.append, data)
+        parts.append(b"\r\n")
         return Leaf(_HEADS[subtype, "base64"], b"".join(parts))
     return Leaf(_HEADS[subtype, "quoted-printable"], _quoted_printable(data))
 

@@ -26,6 +26,8 @@ CONTENTS: Final = [
     RenderedContent("From", "From the shop\n.From\n", "é\nFrom the shop\n" * 100),
     RenderedContent("漢字", "漢字\n" * 1000, "<p>漢字</p>" * 1000),
     RenderedContent("Blanks", "a \nb\t\n \n", "é \n\t\n"),
+    RenderedContent("Base64", "漢字", None),
+    RenderedContent("QP", "é" + "a" * 100, None),
     RenderedContent("End", "no line end at the end", "é"),
 ]
 FILES: Final = [

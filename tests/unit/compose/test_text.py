@@ -63,6 +63,7 @@ def test_the_encoding_fits_the_text(text: str, encoding: str) -> None:
     assert decoded(leaf) == (text if text.endswith("\n") else f"{text}\n")
     assert leaf.body.isascii()
     assert STEM not in leaf.body
+    assert leaf.body.endswith(b"\r\n")
 
 
 @pytest.mark.parametrize(
