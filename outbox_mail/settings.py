@@ -96,8 +96,11 @@ class Settings(BaseSettings):
     broker_timeout_seconds: float = Field(5, gt=0, description="bound on connecting to and each answer of the broker")
 
     retention_interval_seconds: float = Field(3600, gt=0, description="how often beat runs retention")
-    retention_sent_days: float = Field(60, gt=0, description="SENT rows older than this go")
-    retention_failed_days: float = Field(90, gt=0, description="FAILED rows older than this go")
+    retention_sent_days: float = Field(60, gt=0, le=36_500, description="SENT rows older than this go")
+    retention_failed_days: float = Field(90, gt=0, le=36_500, description="FAILED rows older than this go")
+    retention_orphan_days: float = Field(
+        7, ge=0, le=36_500, description="owned attachment files that no row names by then go; 0: they stay"
+    )
     retention_batch_size: int = Field(1000, ge=1, le=50_000, description="rows that one statement removes")
     retention_mode: Literal["delete", "archive"] = Field(
         "delete", description="archive: moved to email_messages_archive"

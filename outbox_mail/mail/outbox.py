@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from outbox_mail.mail.tables import email_messages, email_messages_archive
 from outbox_mail.outbox.transitions import Outbox
 
 MAIL: Final = Outbox(
-    table="email_messages",
+    table=email_messages.name,
     attempts="email_attempts",
     kind="template",
     claimed=(
@@ -33,4 +34,6 @@ MAIL: Final = Outbox(
         "at_most_once",
         "trace_context",
     ),
+    archive=email_messages_archive.name,
+    columns=tuple(email_messages.columns.keys()),
 )

@@ -27,13 +27,16 @@ MAX_ERROR_MESSAGE_CHARS: Final = 1000
 class Outbox:
     """One channel's tables. ``kind`` is the column that policies and holds go by (a mail's template).
 
-    ``claimed`` lists what a claim returns, by name: a migration that adds a column breaks a prepared ``*``.
+    ``claimed`` lists what a claim returns, by name: a migration that adds a column breaks a prepared ``*``. ``columns``
+    are all that ``table`` and ``archive`` share, in any order.
     """
 
     table: str
     attempts: str
     kind: str
     claimed: tuple[str, ...]
+    archive: str
+    columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +61,25 @@ class Failure:
         }
 
 
+class DeadLetter(NamedTuple):
+    """A row that ended FAILED, as far as a signal tells of it."""
+
+    id: UUID
+    kind: str
+    error_code: str
+    attempts: int
+
+
 class Reaped(NamedTuple):
-    """How many leases had run out in one batch, by what became of the row."""
+    """The rows of one batch whose lease had run out, by what became of them."""
 
     released: int
-    given_up: int
+    given_up: list[DeadLetter]
+
+    @property
+    def total(self) -> int:
+        """How many rows the batch had."""
+        return self.released + len(self.given_up)
 
 
 def _storable(text: str) -> str:
@@ -321,12 +338,13 @@ def _reap_sql(outbox: Outbox) -> str:
             SET {_set(status.GIVE_UP)}, reap_count = m.reap_count + 1,
                 error_code = stuck.code, error_message = %(message)s
             FROM stuck WHERE m.id = stuck.id AND stuck.hopeless AND {_guard(status.GIVE_UP)}
-            RETURNING m.id, m.claims, stuck.code),
+            RETURNING m.id, m.claims, stuck.code, m.{outbox.kind} AS kind, m.attempt_count),
         recorded AS (
             INSERT INTO {outbox.attempts} (message_id, claim, error_class, error_code, error_message)
             SELECT id, claims, 'unknown', code, %(message)s FROM released
             UNION ALL SELECT id, claims, 'unknown', code, %(message)s FROM given_up)
-        SELECT (SELECT count(*) FROM released), (SELECT count(*) FROM given_up)"""
+        SELECT NULL AS id, NULL AS kind, NULL AS code, NULL AS attempt_count FROM released
+        UNION ALL SELECT id, kind, code, attempt_count FROM given_up"""
 
 
 def reap(connection: Connection[Any], outbox: Outbox, *, lease_seconds: float, max_reaps: int, limit: int) -> Reaped:
@@ -335,7 +353,7 @@ def reap(connection: Connection[Any], outbox: Outbox, *, lease_seconds: float, m
     At-most-once rows end FAILED ``outcome_unknown``; rows whose lease ran out for the ``max_reaps``-th time end FAILED
     ``poison``; the rest go back to PENDING. No attempt is counted: nobody knows whether there was one.
     """
-    row = connection.execute(
+    rows = connection.execute(
         _reap_sql(outbox),
         {
             "lease_seconds": lease_seconds,
@@ -343,8 +361,9 @@ def reap(connection: Connection[Any], outbox: Outbox, *, lease_seconds: float, m
             "limit": limit,
             "message": f"no word from the worker within the lease of {lease_seconds:g} s",
         },
-    ).fetchone()
-    return Reaped(*row) if row else Reaped(0, 0)
+    ).fetchall()
+    given_up = [DeadLetter(*row) for row in rows if row[0] is not None]
+    return Reaped(len(rows) - len(given_up), given_up)
 
 
 @cache

@@ -26,7 +26,7 @@ MOVES: dict[str, Callable[[Connection, UUID, int], object]] = {
     "fail": lambda c, id_, claims: t.fail(c, MAIL, id_, claims, FAILURE),
     "release": lambda c, id_, claims: t.release(c, MAIL, id_, claims, FAILURE, delay_seconds=0),
     "reap": lambda c, _id, _: t.reap(c, MAIL, lease_seconds=60, max_reaps=5, limit=10).released == 1,
-    "give_up": lambda c, _id, _: t.reap(c, MAIL, lease_seconds=60, max_reaps=1, limit=10).given_up == 1,
+    "give_up": lambda c, _id, _: len(t.reap(c, MAIL, lease_seconds=60, max_reaps=1, limit=10).given_up) == 1,
     "expire": lambda c, _id, _: len(t.expire(c, MAIL)) == 1,
     "cancel": lambda c, id_, _: t.cancel(c, MAIL, id_, reason="by test"),
     "requeue": lambda c, id_, _: t.requeue(c, MAIL, id_, reason="by test"),
@@ -178,7 +178,9 @@ def test_an_at_most_once_row_ends_failed_when_its_lease_runs_out(connection: Con
     t.claim(connection, MAIL, id_, provider="memory", at_most_once=["T"])
     connection.execute("UPDATE email_messages SET locked_at = now() - interval '1 hour'")
 
-    assert t.reap(connection, MAIL, lease_seconds=60, max_reaps=5, limit=10) == (0, 1)
+    reaped = t.reap(connection, MAIL, lease_seconds=60, max_reaps=5, limit=10)
+
+    assert reaped == (0, [(id_, "T", "outcome_unknown", 0)])
     assert row(connection, id_)["error_code"] == "outcome_unknown"
 
 
