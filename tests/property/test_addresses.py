@@ -29,7 +29,7 @@ _ADDRESSES = st.sampled_from(
 )
 
 
-@settings(max_examples=1000)
+@settings(max_examples=1000, deadline=None)
 @given(_PIECES, _PIECES)
 @example("a", "xn--a.com")
 @example("a", "b--c.com")
@@ -54,7 +54,7 @@ def test_the_quick_way_takes_only_what_the_validator_takes_and_gives_the_same(lo
     assert not valid.smtputf8
 
 
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None)
 @given(_NAMES, _ADDRESSES)
 def test_a_name_survives_the_row(name: str, address: str) -> None:
     try:
@@ -66,7 +66,7 @@ def test_a_name_survives_the_row(name: str, address: str) -> None:
     assert mailbox.header().isascii() is not mailbox.needs_smtputf8
 
 
-@settings(max_examples=1000)
+@settings(max_examples=1000, deadline=None)
 @given(
     st.lists(_NAMES | _ADDRESSES | st.sampled_from(["<", ">", '"', " ", "\t", "@", ",", "."]), max_size=6).map("".join)
 )

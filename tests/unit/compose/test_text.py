@@ -98,7 +98,7 @@ _AWKWARD = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=1000, deadline=None)
 @given(_AWKWARD)
 @example("é" + "x" * 69 + " \n")
 @example("é" + "x" * 68 + "\t\n")
@@ -118,7 +118,7 @@ def test_any_text_comes_out_as_it_went_in(text: str) -> None:
         assert not any(line.endswith((b" ", b"\t")) for line in lines)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.integers(0, 400) | st.integers(57 * 1024 - 60, 57 * 1024 + 60) | st.integers(57 * 2048 - 2, 57 * 2048 + 2))
 def test_base64_has_lines_of_76_and_the_size_that_was_foretold(size: int) -> None:
     data = bytes(range(256)) * (size // 256 + 1)
