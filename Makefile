@@ -36,8 +36,9 @@ help:
 demo: .venv/.installed-demo
 	@exec $(RUN) -m examples.demo $(ARGS)
 
+# Two at a time: each has servers of its own, and most tests wait for something.
 test: .venv/.installed-dev
-	@exec $(RUN) -m pytest $(ARGS)
+	@exec $(RUN) -m pytest --numprocesses=2 --dist=worksteal $(ARGS)
 
 lint: .venv/.installed-dev
 	@$(RUN) -m ruff check .
