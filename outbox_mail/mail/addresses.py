@@ -19,11 +19,12 @@ What is taken, and what is not:
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from typing import Final
 
 from outbox_mail.errors import InvalidRequestError
-from outbox_mail.mail.encoded_words import encoded_words
+from outbox_mail.mail.encoded_words import ENCODED_WORD, decoded_words, encoded_words
 
 MAX_NAME: Final = 320
 _MAX_TEXT: Final = 1000
@@ -45,7 +46,8 @@ _TO_ESCAPE: Final = re.compile(r'(["\\])')
 _SPECIALS: Final = re.compile(r'[()<>\[\]:;@\\,."]')
 # Atoms, spaces between them; no "=?", so that nothing is taken for an encoded word.
 _ASCII_PHRASE: Final = re.compile(r"[A-Za-z0-9!#$%&'*+/^_`{|}~-]+(?: [A-Za-z0-9!#$%&'*+/^_`{|}~-]+)*")
-_ENCODED_WORD: Final = re.compile(r"=\?[^?]*\?[qQbB]\?.*?\?=")
+# What the resolver takes for an address of IPv4, besides plain names of hosts.
+_NUMBER: Final = re.compile(r"\d+|0x[0-9a-f]*")
 _LONGEST_PHRASE: Final = 60
 """A longer name becomes encoded words, which can be folded anywhere."""
 
@@ -142,7 +144,8 @@ def parse_mailbox(text: str) -> Mailbox:
     text = text.strip(" \t")
     if not text:
         raise MailboxError("it is empty", _ADDRESS_ADVICE)
-    _require_safe(text)
+    if _UNSAFE.search(text):
+        _require_safe(text)
     if not text.endswith(">"):
         _require_one(text)
         return _address(text, "")
@@ -159,7 +162,10 @@ def parse_mailbox(text: str) -> Mailbox:
 
 
 def mailbox_of(name: str, address: str) -> Mailbox:
-    """The mailbox with this name, taken literally, and this bare address. Raises ``MailboxError``."""
+    """The mailbox with this name and this bare address; quotes, commas and brackets in the name are part of it.
+
+    Raises ``MailboxError``.
+    """
     if len(name) > _MAX_TEXT or len(address) > _MAX_TEXT:
         raise MailboxError(f"it has {max(len(name), len(address))} characters", f"Use {_MAX_TEXT} at most")
     _require_safe(name)
@@ -172,7 +178,9 @@ def mailbox_of(name: str, address: str) -> Mailbox:
 
 
 def canonical_mailbox(field: str, value: object) -> str:
-    """The text that a row holds for ``value``: a text, or a pair (name, address) whose name is taken literally.
+    """The text that a row holds for ``value``: a text, or a pair (name, address) as ``mailbox_of`` takes it.
+
+    A pair of two different addresses is refused: it is more likely a list, whose first would get nothing.
 
     Raises ``InvalidRequestError`` that names ``field``.
     """
@@ -182,10 +190,26 @@ def canonical_mailbox(field: str, value: object) -> str:
         if isinstance(value, (tuple, list)) and len(value) == 2:
             name, address = value
             if isinstance(name, str) and isinstance(address, str):
-                return str(mailbox_of(name, address))
+                mailbox = mailbox_of(name, address)
+                _require_no_recipient(name, mailbox)
+                return str(mailbox)
     except MailboxError as error:
         raise InvalidRequestError(field, error.problem, error.advice) from None
     raise InvalidRequestError(field, f"{type(value).__name__} is not a mailbox", "Pass a str, or (name, address)")
+
+
+def _require_no_recipient(name: str, mailbox: Mailbox) -> None:
+    if "@" not in name:
+        return
+    try:
+        other = parse_mailbox(name)
+    except MailboxError:
+        return
+    # Without a dot it is rather a name, such as "Coffee@Home".
+    if "." in other.domain and other.envelope.lower() != mailbox.envelope.lower():
+        raise MailboxError(
+            "it is two addresses", """Pass each as text; if one is the other's name, write '"name@x.com" <address>'"""
+        )
 
 
 def _plain(address: str, name: str = "") -> Mailbox | None:
@@ -205,6 +229,8 @@ def _address(address: str, name: str) -> Mailbox:
 
 
 def _validated(address: str, name: str) -> Mailbox:
+    # Before it is judged: a Greek question mark becomes a semicolon, which an unquoted local part can't have.
+    address = unicodedata.normalize("NFC", address)
     if len(address) > _MAX_ADDRESS_BYTES:
         raise MailboxError(f"its address has {len(address)} characters", f"Use {_MAX_ADDRESS_BYTES} at most")
     import email_validator  # noqa: PLC0415 - compiling its patterns takes 30 ms, and most addresses are plain
@@ -223,12 +249,16 @@ def _validated(address: str, name: str) -> Mailbox:
             globally_deliverable=False,
         )
     except ValueError as error:
-        problem = str(error).rstrip(".")
+        problem = str(error)
+        if error.__cause__ is not None:
+            # What follows is idna's, and quotes the domain.
+            problem = problem.partition(" (")[0]
+        problem = problem.rstrip(".")
         raise MailboxError(problem[:1].lower() + problem[1:200], _ADDRESS_ADVICE) from None
     domain = valid.domain
     if reserved:
         domain = domain[: -len(reserved)] + reserved
-    if domain.rpartition(".")[2].isdigit():
+    if _NUMBER.fullmatch(domain.rpartition(".")[2]):
         raise MailboxError("its domain is a number", "Pass the name of a host or a domain after the @")
     local_part = valid.local_part
     if (raw := address.rpartition("@")[0]).lower() == local_part:
@@ -248,8 +278,10 @@ def _reserved_ending(address: str, reserved: list[str]) -> str:
 
 
 def _name(name: str) -> str:
-    name = _SPACES.sub(" ", name).strip(" ")
-    if "=?" in name and _ENCODED_WORD.search(name):
+    name = name.strip(" \t")
+    if "  " in name or "\t" in name:
+        name = _SPACES.sub(" ", name)
+    if "=?" in name and ENCODED_WORD.search(name):
         name = _decoded(name)
     if len(name) > MAX_NAME:
         raise MailboxError(f"its name has {len(name)} characters", f"Use {MAX_NAME} at most")
@@ -257,15 +289,12 @@ def _name(name: str) -> str:
 
 
 def _decoded(name: str) -> str:
-    from email.errors import HeaderParseError  # noqa: PLC0415 - hardly ever needed
-    from email.header import decode_header, make_header  # noqa: PLC0415 - likewise
-
     try:
-        decoded = str(make_header(decode_header(name)))
-    except (HeaderParseError, LookupError, ValueError):
+        decoded = decoded_words(name)
+    except ValueError:
         raise MailboxError("its name is a broken encoded word", "Pass the name as plain Unicode text") from None
     _require_safe(decoded)
-    if _ENCODED_WORD.search(decoded):
+    if ENCODED_WORD.search(decoded):
         raise MailboxError("its name is encoded twice", "Pass the name as plain Unicode text")
     return _SPACES.sub(" ", decoded).strip(" ")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 from binascii import b2a_base64
 from collections.abc import Iterable
@@ -12,6 +13,9 @@ LINE: Final = 76
 _WORD: Final = 75
 _FRAME: Final = len("=?utf-8?q??=")
 _LONGEST_CHARACTER: Final = 4 * len("=F0")
+
+ENCODED_WORD: Final = re.compile(r"=\?([^?]*)\?[qQbB]\?.*?\?=")
+"""What some reader takes for one, whether it is well made or not."""
 
 # RFC 2047 §5 (3): what may stand as it is within a phrase may do so everywhere.
 _SAFE: Final = (string.ascii_letters + string.digits + "!*+-/ ").encode()
@@ -60,6 +64,22 @@ def _q_words(text: str, room: int) -> list[str]:
         left -= len(piece)
     words.append(f"=?utf-8?q?{''.join(pieces)}?=")
     return words
+
+
+def decoded_words(text: str) -> str:
+    """``text`` with its encoded words decoded, as ``email.header`` does.
+
+    What comes out may hold anything, line breaks too. Raises ``ValueError`` for a word that is broken, or whose charset
+    is unknown.
+    """
+    # Both are loaded only when somebody writes encoded words, which is hardly ever.
+    from email.errors import MessageError  # noqa: PLC0415
+    from email.header import decode_header, make_header  # noqa: PLC0415
+
+    try:
+        return str(make_header(decode_header(text)))
+    except (MessageError, LookupError, ValueError):
+        raise ValueError("a broken encoded word") from None
 
 
 def folded(name: str, tokens: Iterable[str]) -> str:

@@ -2,7 +2,8 @@
 
 Names are letters, digits, ``-``, ``_`` and ``.``, and none that the composer or mail servers write themselves. Values
 are one line of text. What looks like an encoded word in a value never reaches a reader as anything but these
-characters: fields of free text are encoded as a whole, and fields with a form of their own refuse it.
+characters: fields of free text are encoded as a whole, and fields with a form of their own refuse it. One that hides a
+line break or control character is refused everywhere, since somebody on the way may decode what no reader should.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from outbox_mail.errors import InvalidRequestError
+from outbox_mail.mail.encoded_words import ENCODED_WORD, decoded_words
 
 MAX_HEADERS: Final = 50
 MAX_VALUE: Final = 4000
@@ -154,6 +156,10 @@ def _value(name: str, key: str, value: object) -> str:
         raise HeaderError(
             name, f"it has a line break, control character or lone surrogate (U+{ord(unsafe[0]):04X})", "Remove it"
         )
+    if "=?" in value and any(map(_hides, ENCODED_WORD.finditer(value))):
+        raise HeaderError(
+            name, "it has an encoded word that hides a line break or control character", "Pass plain Unicode text"
+        )
     value = _SPACES.sub(" ", value).strip(" ")
     if not value:
         raise HeaderError(name, "it is empty", "Pass a value or leave it out")
@@ -166,6 +172,16 @@ def _value(name: str, key: str, value: object) -> str:
         if _has_long_token(value):
             raise HeaderError(name, f"it has more than {LONGEST_TOKEN} characters without a space", "Shorten it")
     return value
+
+
+def _hides(word: re.Match[str]) -> bool:
+    # A charset that is unknown here may be known to a reader; the ASCII characters of most are the same.
+    for text in (word[0], word[0].replace(f"=?{word[1]}?", "=?latin-1?", 1)):
+        try:
+            return _UNSAFE.search(decoded_words(text)) is not None
+        except ValueError:
+            continue
+    return False
 
 
 def _has_long_token(value: str) -> bool:
