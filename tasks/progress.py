@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from typing import Any, Final
 
-import psycopg
 from celery import bootsteps
 from celery.worker import state
 
-from outbox_mail.outbox.processes import forget, process_name, report_progress
 from outbox_mail.settings import load_settings
+from tasks.ledger import REPORT_SECONDS, Ledger
 
-REPORT_SECONDS: Final = 5.0
 _LOOP_LIMIT_SECONDS: Final = 3 * REPORT_SECONDS
-
-_log = logging.getLogger(__name__)
 
 
 class ProgressStep(bootsteps.StartStopStep):
@@ -74,51 +69,26 @@ class ProgressStep(bootsteps.StartStopStep):
 
 
 class Reporter(threading.Thread):
-    """Writes the worker's progress down every few seconds, on a connection of its own."""
+    """Writes the worker's progress down every few seconds."""
 
     def __init__(self, step: ProgressStep) -> None:
         super().__init__(name="progress", daemon=True)
         settings = load_settings()
         self._step = step
-        self._url = settings.database_url.get_secret_value()
+        self._ledger = Ledger("worker")
         self._task_limit_seconds = settings.relay_ids_per_task * settings.send_deadline_seconds + settings.lease_seconds
         self._leaving = threading.Event()
-        self._name = process_name("worker")
 
     def run(self) -> None:
         """Until the worker leaves."""
-        started = True
         while True:
             if (doing := self._step.doing(self._task_limit_seconds)) is not None:
-                started = not self._report(doing, started=started) and started
+                self._ledger.report(doing)
             if self._leaving.wait(REPORT_SECONDS):
-                break
+                return
 
     def leave(self) -> None:
-        """The worker leaves in good order: nobody should wait for its next report."""
+        """The worker leaves in good order."""
         self._leaving.set()
         self.join(timeout=REPORT_SECONDS)
-        try:
-            with self._connected() as connection:
-                forget(connection, self._name)
-        except psycopg.Error as error:
-            _log.warning("progress_not_reported", extra={"error": type(error).__name__})
-
-    def _report(self, doing: str, *, started: bool) -> bool:
-        try:
-            with self._connected() as connection:
-                report_progress(connection, "worker", doing, started=started)
-        except psycopg.Error as error:
-            _log.warning("progress_not_reported", extra={"error": type(error).__name__})
-            return False
-        return True
-
-    def _connected(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(
-            self._url,
-            autocommit=True,
-            prepare_threshold=None,
-            connect_timeout=2,
-            tcp_user_timeout=2000,
-            application_name="outbox-mail worker progress",
-        )
+        self._ledger.forget()
