@@ -27,7 +27,9 @@ GRACE_SECONDS: Final = 3600.0
 """Longer than a producer takes from reading a row's reference to the commit of another row with it."""
 MAX_SECONDS: Final = 300.0
 SWEEP_MAX_SECONDS: Final = 1800.0
-_BATCH: Final = 200
+SWEEP_MAX_FILES: Final = 1000
+"""Orphans are rare. More than this show that the store is another database's, too, or that this one lost its rows."""
+_BATCH: Final = 500
 _DAY_SECONDS: Final = 86_400
 # A store that is down costs this many timeouts a run, not one for each of its files.
 _FAILURES_IN_A_ROW: Final = 5
@@ -65,7 +67,8 @@ RECORD_ORPHANS_SQL: Final = f"""
         INSERT INTO {_TABLE} (storage_ref)
         SELECT o.ref FROM unnest(%(refs)s::text[]) o(ref)
         WHERE octet_length(o.ref) <= {_MAX_KEY_BYTES} AND NOT {_NAMED % "o.ref"}
-        ORDER BY 1
+            AND NOT EXISTS (SELECT FROM {_TABLE} t WHERE t.storage_ref = o.ref)
+        ORDER BY 1 LIMIT %(limit)s
         ON CONFLICT (storage_ref) DO NOTHING"""
 
 
@@ -123,6 +126,7 @@ def sweep_orphans(
     stores: Stores,
     *,
     older_than_days: float,
+    max_files: int = SWEEP_MAX_FILES,
     max_seconds: float = SWEEP_MAX_SECONDS,
     wait: Callable[[float], bool] = sleep,
 ) -> int:
@@ -132,7 +136,8 @@ def sweep_orphans(
     when there is still no row. Returns how many names were recorded. Reads the names of all owned files of all
     allowed stores, so it belongs once a day, not once an hour. ``older_than_days`` of 0 does nothing.
 
-    A store that is down is logged and passed over. Ends after ``max_seconds``, which is logged, or when ``wait`` says.
+    A store that is down is logged and passed over. Ends after ``max_files`` were recorded or ``max_seconds`` have
+    passed, both of which are logged, or when ``wait`` says so.
     """
     recorded = 0
     if older_than_days <= 0:
@@ -141,11 +146,13 @@ def sweep_orphans(
     for store in stores.allowed:
         try:
             for refs in _batches(stores.list_owned(store, older_than_days * _DAY_SECONDS)):
-                recorded += connection.execute(RECORD_ORPHANS_SQL, {"refs": refs}).rowcount
+                recorded += connection.execute(
+                    RECORD_ORPHANS_SQL, {"refs": refs, "limit": max_files - recorded}
+                ).rowcount
                 if wait(0):
                     return recorded
-                if time.monotonic() >= give_up_at:
-                    _log.warning("orphans_swept_in_part", extra={"store": store, "max_seconds": max_seconds})
+                if recorded >= max_files or time.monotonic() >= give_up_at:
+                    _log.warning("orphans_swept_in_part", extra={"store": store, "recorded": recorded})
                     return recorded
         except AttachmentError as error:
             _log.warning("orphans_not_swept", extra={"store": store, "error_code": error.code})

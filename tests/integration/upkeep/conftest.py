@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,10 +93,10 @@ class Keeper:
 
 
 @pytest.fixture
-def keeper(connection: psycopg.Connection[Any], database_url: str, tmp_path: Path) -> Iterator[Keeper]:
+def keeper(connection: psycopg.Connection[Any], database_url: str, tmp_path: Path) -> Keeper:
     """An empty outbox and an empty store."""
     folder = tmp_path / "files"
     folder.mkdir()
     made = Keeper(connection, database_url, folder, Stores([f"file://{folder}"]))
     made.signals.subscribe(made.said.append)
-    yield made
+    return made
