@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import string
 from binascii import b2a_base64
@@ -16,6 +17,9 @@ _LONGEST_CHARACTER: Final = 4 * len("=F0")
 
 ENCODED_WORD: Final = re.compile(r"=\?([^?]*)\?[qQbB]\?.*?\?=")
 """What some reader takes for one, whether it is well made or not."""
+
+_NO_CHARSETS: Final = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
+"""Python decodes from these as well, one of them with warnings; no mail is written in them."""
 
 # RFC 2047 §5 (3): what may stand as it is within a phrase may do so everywhere.
 _SAFE: Final = (string.ascii_letters + string.digits + "!*+-/ ").encode()
@@ -76,10 +80,19 @@ def decoded_words(text: str) -> str:
     from email.errors import MessageError  # noqa: PLC0415
     from email.header import decode_header, make_header  # noqa: PLC0415
 
+    if not all(_is_charset(word[1]) for word in ENCODED_WORD.finditer(text)):
+        raise ValueError("an encoded word of an unknown charset")
     try:
         return str(make_header(decode_header(text)))
     except (MessageError, LookupError, ValueError):
         raise ValueError("a broken encoded word") from None
+
+
+def _is_charset(name: str) -> bool:
+    try:
+        return codecs.lookup(name).name not in _NO_CHARSETS
+    except (LookupError, ValueError):
+        return False
 
 
 def folded(name: str, tokens: Iterable[str]) -> str:

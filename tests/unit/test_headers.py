@@ -118,7 +118,7 @@ def test_a_line_break_or_control_character_of_any_kind_is_refused(bad: str) -> N
         "=?utf-8?q?=C2=85?=",
         "=?utf-7?q?+AAo-?=",
         "=?utf-16be?b?AAo=?=",
-        "=?unicode_escape?q?=5Cn?=",
+        "=?unicode_escape?q?=0A?=",
         "=?x-unknown?q?=0A?=",
         "=?utf-8*tr?q?=0D?=",
         "=?ş?q?=0A?=",
