@@ -12,6 +12,8 @@ import pytest
 
 from outbox_mail.embedded import PostgresServer, RedisServer
 from outbox_mail.operations.migrate import migrate
+from outbox_mail.testing.deployment import Deployment, environment_for
+from outbox_mail.testing.sink import Sink
 
 # Nothing in a test database outlives the run: durability would only cost time.
 _UNSAFE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
@@ -66,3 +68,22 @@ def redis_url(redis_server: RedisServer) -> str:
 def root() -> Path:
     """The checkout."""
     return Path(__file__).parent.parent
+
+
+@pytest.fixture
+def hello(tmp_path: Path) -> Path:
+    """A folder of templates with HELLO, which needs a name."""
+    template = tmp_path / "templates" / "HELLO"
+    template.mkdir(parents=True)
+    (template / "subject.txt").write_text("Hello {{ name }}")
+    (template / "body.txt").write_text("Hello {{ name }}")
+    return tmp_path / "templates"
+
+
+@pytest.fixture
+def deployment(database_url: str, redis_url: str, tmp_path: Path, hello: Path, root: Path) -> Iterator[Deployment]:
+    """The service's real processes, not started yet, with quick retries and an SMTP sink."""
+    with Sink() as sink:
+        made = Deployment(root, tmp_path, environment_for(database_url, redis_url, sink.url, hello), database_url, sink)
+        yield made
+        made.end()

@@ -5,17 +5,19 @@ from __future__ import annotations
 import signal
 from typing import Any
 
+import psycopg
 import pytest
 
 from outbox_mail import Priority, enqueue, enqueue_many
 from outbox_mail.operations.processes import list_processes
+from outbox_mail.testing.deployment import Deployment
 
-Deployment = Any
+Connection = psycopg.Connection[Any]
 
 
-def test_a_committed_row_becomes_a_mail_exactly_once(deployment: Deployment) -> None:
+def test_a_committed_row_becomes_a_mail_exactly_once(deployment: Deployment, connection: Connection) -> None:
     ids = enqueue_many(
-        deployment.connection,
+        connection,
         [{"to": f"n{n}@example.com", "template": "HELLO", "parameters": {"name": str(n)}} for n in range(200)],
     )
     deployment.relay()
@@ -28,31 +30,32 @@ def test_a_committed_row_becomes_a_mail_exactly_once(deployment: Deployment) -> 
     )
 
 
-def test_a_recipient_refused_for_now_gets_its_mail_by_a_countdown(deployment: Deployment) -> None:
-    enqueue(deployment.connection, to="greylisted@example.com", template="HELLO", parameters={"name": "x"})
+def test_a_recipient_refused_for_now_gets_its_mail_by_a_countdown(
+    deployment: Deployment, connection: Connection
+) -> None:
+    enqueue(connection, to="greylisted@example.com", template="HELLO", parameters={"name": "x"})
     deployment.relay(OUTBOX_MAIL_REPUBLISH_SECONDS="600")
     deployment.worker(OUTBOX_MAIL_REPUBLISH_SECONDS="600")
 
     deployment.until(deployment.all_sent(1))
 
-    row = deployment.connection.execute("SELECT attempt_count, published_at FROM email_messages").fetchone()
-    assert row[0] == 2
+    assert connection.execute("SELECT attempt_count FROM email_messages").fetchone() == (2,)
     assert len(deployment.sink.accepted) == 1
 
 
-def test_without_countdowns_the_table_alone_carries_the_wait(deployment: Deployment) -> None:
-    enqueue(deployment.connection, to="greylisted@example.com", template="HELLO", parameters={"name": "x"})
+def test_without_countdowns_the_table_alone_carries_the_wait(deployment: Deployment, connection: Connection) -> None:
+    enqueue(connection, to="greylisted@example.com", template="HELLO", parameters={"name": "x"})
     deployment.relay()
     deployment.worker(OUTBOX_MAIL_COUNTDOWNS_OUTSTANDING="0")
 
     deployment.until(deployment.all_sent(1))
 
 
-def test_messages_of_one_key_go_out_in_order(deployment: Deployment) -> None:
+def test_messages_of_one_key_go_out_in_order(deployment: Deployment, connection: Connection) -> None:
     for n in range(12):
         name = "greylisted" if n == 3 else "n"
         enqueue(
-            deployment.connection,
+            connection,
             to=f"{name}{n}@example.com",
             template="HELLO",
             parameters={"name": str(n)},
@@ -67,10 +70,10 @@ def test_messages_of_one_key_go_out_in_order(deployment: Deployment) -> None:
     assert subjects == [str(n).encode() for n in range(12)]
 
 
-def test_urgent_mail_passes_bulk_mail(deployment: Deployment) -> None:
+def test_urgent_mail_passes_bulk_mail(deployment: Deployment, connection: Connection) -> None:
     deployment.sink.behaviour.latency_seconds = 0.02
     enqueue_many(
-        deployment.connection,
+        connection,
         [
             {"to": "bulk@example.com", "template": "HELLO", "parameters": {"name": "b"}, "priority": Priority.BULK}
             for _ in range(600)
@@ -81,7 +84,7 @@ def test_urgent_mail_passes_bulk_mail(deployment: Deployment) -> None:
     deployment.until(lambda: len(deployment.sink.accepted) > 20)
 
     id_ = enqueue(
-        deployment.connection,
+        connection,
         to="urgent@example.com",
         template="HELLO",
         parameters={"name": "u"},
@@ -94,10 +97,11 @@ def test_urgent_mail_passes_bulk_mail(deployment: Deployment) -> None:
 
 def test_a_worker_that_is_told_to_leave_finishes_what_it_claimed_and_gives_back_the_rest(
     deployment: Deployment,
+    connection: Connection,
 ) -> None:
     deployment.sink.behaviour.latency_seconds = 0.2
     enqueue_many(
-        deployment.connection,
+        connection,
         [{"to": "a@example.com", "template": "HELLO", "parameters": {"name": "x"}} for _ in range(200)],
     )
     deployment.relay()
@@ -116,7 +120,7 @@ def test_a_worker_that_is_told_to_leave_finishes_what_it_claimed_and_gives_back_
     assert len(deployment.sink.accepted) == 200
 
 
-def test_a_killed_worker_costs_time_only(deployment: Deployment) -> None:
+def test_a_killed_worker_costs_time_only(deployment: Deployment, connection: Connection) -> None:
     timing = {
         "OUTBOX_MAIL_LEASE_SECONDS": "3",
         "OUTBOX_MAIL_SEND_DEADLINE_SECONDS": "2",
@@ -124,7 +128,7 @@ def test_a_killed_worker_costs_time_only(deployment: Deployment) -> None:
     }
     deployment.sink.behaviour.latency_seconds = 0.1
     enqueue_many(
-        deployment.connection,
+        connection,
         [{"to": "a@example.com", "template": "HELLO", "parameters": {"name": "x"}} for _ in range(60)],
     )
     deployment.relay(**timing)
@@ -141,19 +145,23 @@ def test_a_killed_worker_costs_time_only(deployment: Deployment) -> None:
     assert copies <= 4  # one for each mail that was under way
 
 
-def test_workers_and_beat_write_down_their_progress_and_leave_no_trace(deployment: Deployment) -> None:
+def test_workers_and_beat_write_down_their_progress_and_leave_no_trace(
+    deployment: Deployment, connection: Connection
+) -> None:
     worker, beat = deployment.worker(), deployment.beat()
-    deployment.until(lambda: {each.kind for each in list_processes(deployment.connection)} == {"worker", "beat"})
+    deployment.until(lambda: {each.kind for each in list_processes(connection)} == {"worker", "beat"})
 
     worker.send_signal(signal.SIGTERM)
     beat.send_signal(signal.SIGTERM)
     worker.wait(15)
     beat.wait(15)
 
-    assert list_processes(deployment.connection) == []
+    assert list_processes(connection) == []
 
 
-def test_hostile_broker_messages_are_dropped_and_the_worker_goes_on(deployment: Deployment) -> None:
+def test_hostile_broker_messages_are_dropped_and_the_worker_goes_on(
+    deployment: Deployment, connection: Connection
+) -> None:
     from celery import Celery
 
     app = Celery(broker=deployment.environment["OUTBOX_MAIL_BROKER_URL"], set_as_current=False)
@@ -172,7 +180,7 @@ def test_hostile_broker_messages_are_dropped_and_the_worker_goes_on(deployment: 
     app.send_task("outbox_mail.deliver", kwargs={"surprise": 1}, queue="mail.normal")
     app.send_task("unknown.task", args=[1], queue="mail.normal")
     app.close()
-    enqueue(deployment.connection, to="a@example.com", template="HELLO", parameters={"name": "x"})
+    enqueue(connection, to="a@example.com", template="HELLO", parameters={"name": "x"})
     deployment.relay()
     worker = deployment.worker()
 
@@ -207,8 +215,8 @@ def test_a_worker_refuses_settings_that_contradict_each_other(
     assert "hunter2" not in log
 
 
-def test_neither_logs_nor_flower_see_addresses_or_parameters(deployment: Deployment) -> None:
-    enqueue(deployment.connection, to="secret-person@example.com", template="HELLO", parameters={"name": "hunter2"})
+def test_neither_logs_nor_flower_see_addresses_or_parameters(deployment: Deployment, connection: Connection) -> None:
+    enqueue(connection, to="secret-person@example.com", template="HELLO", parameters={"name": "hunter2"})
     relay, worker = deployment.relay(), deployment.worker("-E")
 
     deployment.until(deployment.all_sent(1))
