@@ -25,8 +25,8 @@ from outbox_mail.outbox.signals import FilesRemoved, Signals
 
 GRACE_SECONDS: Final = 3600.0
 """Longer than a producer takes from reading a row's reference to the commit of another row with it."""
-MAX_SECONDS: Final = 300.0
-SWEEP_MAX_SECONDS: Final = 1800.0
+MAX_SECONDS: Final = 100.0
+SWEEP_MAX_SECONDS: Final = 300.0
 SWEEP_MAX_FILES: Final = 1000
 """Orphans are rare. More than this show that the store is another database's, too, or that this one lost its rows."""
 _BATCH: Final = 500
@@ -88,11 +88,13 @@ def remove_files(
     failures of one store in a row its other files are left for later. Ends after ``max_seconds``, or when ``wait`` says
     so, which is asked before each file. Holds no transaction while a store is at work; several may run at once.
 
-    Emits ``FilesRemoved`` when there was anything to tell, also when the database breaks off in the middle.
+    Emits ``FilesRemoved``, and logs how many failed of what, when there was anything to tell, also when the database
+    breaks off in the middle. A name that no store could have (``StorageRef`` refuses it) is forgotten.
     """
     give_up_at = time.monotonic() + max_seconds
     (before,) = connection.execute("SELECT now() - make_interval(secs => %s)", [grace_seconds]).fetchone() or (None,)
-    removed = failed = 0
+    removed = 0
+    problems: Counter[str] = Counter()
     in_a_row: Counter[str] = Counter()
     try:
         while taken := [ref for (ref,) in connection.execute(_TAKE_SQL, {"before": before}).fetchall()]:
@@ -101,7 +103,7 @@ def remove_files(
                     return removed
                 store = _store_of(stores, ref)
                 if in_a_row[store] >= _FAILURES_IN_A_ROW:
-                    failed += 1
+                    problems["store_left_for_later"] += 1
                     continue
                 if _is_named(connection, ref):
                     continue
@@ -109,16 +111,17 @@ def remove_files(
                     removed += stores.remove(ref)
                     in_a_row[store] = 0
                 except AttachmentError as error:
-                    failed += 1
+                    problems[error.code] += 1
                     in_a_row[store] += error.error_class is ErrorClass.TRANSIENT
-                    _log.warning("file_not_removed", extra={"error_code": error.code, "scheme": ref.partition(":")[0]})
                     if _is_plain(ref):
                         continue
                 connection.execute(f"DELETE FROM {_TABLE} WHERE storage_ref = %s", [ref])
         return removed
     finally:
-        if removed or failed:
-            signals.emit(FilesRemoved(removed, failed))
+        for code, count in problems.items():
+            _log.warning("files_not_removed", extra={"error_code": code, "count": count})
+        if removed or problems:
+            signals.emit(FilesRemoved(removed, problems.total()))
 
 
 def sweep_orphans(

@@ -17,7 +17,7 @@ from outbox_mail.outbox.status import RETAINED, Status
 from outbox_mail.outbox.transitions import Outbox
 
 PAUSE_SECONDS: Final = 0.05
-MAX_SECONDS: Final = 300.0
+MAX_SECONDS: Final = 100.0
 _DAY_SECONDS: Final = 86_400
 
 
