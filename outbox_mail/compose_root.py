@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+from outbox_mail.errors import ConfigurationError
+from outbox_mail.mail.addresses import parse_mailbox
 from outbox_mail.mail.attachments.stores import Stores
 from outbox_mail.mail.delivery import Delivery, no_countdown
 from outbox_mail.mail.message import Message
@@ -22,9 +24,15 @@ def compose_delivery(
 ) -> Delivery:
     """Everything that delivering needs, for this process. Nothing is connected yet; make it after any fork.
 
-    Raises ``ConfigurationError`` when the provider is unknown, a template folder is missing, or settings that only
-    the parts understand can't be used.
+    Raises ``ConfigurationError`` when the provider is unknown, a template folder is missing, the default sender is no
+    mailbox, or settings that only the parts understand can't be used.
     """
+    try:
+        parse_mailbox(settings.default_sender)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"OUTBOX_MAIL_DEFAULT_SENDER: {error}. Write it as 'Name <local@example.com>'."
+        ) from None
     return Delivery(
         database=compose_database(settings, signals, process=process),
         templates=Templates(settings.template_folders),

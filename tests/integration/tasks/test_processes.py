@@ -198,6 +198,7 @@ def test_hostile_broker_messages_are_dropped_and_the_worker_goes_on(
         ({"OUTBOX_MAIL_PROVIDER_URL": "smpt://user:hunter2@host"}, "smpt"),
         ({"OUTBOX_MAIL_TEMPLATES": "/nowhere/at/all"}, "/nowhere/at/all"),
         ({"OUTBOX_MAIL_DATABASE_URL": "mysql://root:hunter2@host/x"}, "postgresql://"),
+        ({"OUTBOX_MAIL_DEFAULT_SENDER": "nobody"}, "DEFAULT_SENDER"),
         ({"OUTBOX_MAIL_RETRY_SCHEDULE_SECONDS": "soon"}, "RETRY_SCHEDULE_SECONDS"),
     ],
 )
