@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,12 +18,23 @@ from examples.demo.programs import Program, Supervisor
 from outbox_mail.embedded import PostgresServer, RedisServer, ports
 from outbox_mail.embedded.process import lock_file, release
 from outbox_mail.operations.migrate import migrate
+from outbox_mail.settings import ENV_PREFIX
 
 CHECKOUT: Final = Path(__file__).parents[2]
 _READY_SECONDS: Final = 60
 _STOP_SECONDS: Final = 8
 _WORKER_CONCURRENCY: Final = 8
 _BROKER: Final = "broker"
+
+SHORT_WAITS: Final = {
+    "RETRY_SCHEDULE_SECONDS": "1,2,4",
+    "LEASE_SECONDS": "6",
+    "SEND_DEADLINE_SECONDS": "4",
+    "REAP_INTERVAL_SECONDS": "2",
+    "REPUBLISH_SECONDS": "5",
+    "RELAY_BACKOFF_MAX_SECONDS": "2",
+}
+"""Settings whose defaults are minutes, so that a person who watches need not wait."""
 
 
 class AlreadyRunningError(Exception):
@@ -61,6 +73,7 @@ class Stage:
             self.connection = stack.enter_context(psycopg.connect(self.database_url, autocommit=True))
             stack.callback(self._broker.stop)
             self._broker.start()
+            self._write_environment()
             stack.callback(self._supervisor.stop, _STOP_SECONDS)
             for program in self._programs():
                 self._supervisor.start(program)
@@ -86,7 +99,10 @@ class Stage:
     @property
     def addresses(self) -> dict[str, str]:
         """What a person may want to look at."""
-        return {"Flower": f"http://demo:{self._flower_password}@127.0.0.1:{self._flower_port}/"}
+        return {
+            "Flower": f"http://demo:{self._flower_password}@127.0.0.1:{self._flower_port}/",
+            "Shell": f"set -a; . {shlex.quote(_short(self.folder / 'environment'))}; .venv/bin/outbox-mail status",
+        }
 
     @property
     def copies_allowed(self) -> int:
@@ -132,7 +148,13 @@ class Stage:
         stack.callback(release, lock)
 
     def _programs(self) -> list[Program]:
-        python, environment = sys.executable, self._environment()
+        python = sys.executable
+        environment = self._environment() | {
+            "HOME": os.environ.get("HOME", str(self.folder)),
+            "LC_ALL": "C.UTF-8",
+            "PYTHONPATH": str(CHECKOUT),
+            "PYTHONUNBUFFERED": "1",
+        }
         celery = [python, "-m", "celery", "-A", "tasks"]
         flower = {
             "FLOWER_ADDRESS": "127.0.0.1",
@@ -155,32 +177,36 @@ class Stage:
         ]
 
     def _environment(self) -> dict[str, str]:
-        settings = {
-            "DATABASE_URL": self.database_url,
-            "BROKER_URL": self._broker.url,
-            "PROVIDER_URL": self.mail_server.url,
-            "TEMPLATES": str(CHECKOUT / "examples/shop/templates"),
-            "DEFAULT_SENDER": "Fincan & Co. <hello@shop.example>",
-            "MESSAGE_ID_DOMAIN": "shop.example",
-            "ATTACHMENT_STORES": f"file://{self.files}",
-            "WORKER_CONCURRENCY": str(_WORKER_CONCURRENCY),
-            "LOG_FORMAT": "console",
-            # Short, so that a person need not wait for what takes minutes in production.
-            "RETRY_SCHEDULE_SECONDS": "1,2,4",
-            "LEASE_SECONDS": "6",
-            "SEND_DEADLINE_SECONDS": "4",
-            "REAP_INTERVAL_SECONDS": "2",
-            "REPUBLISH_SECONDS": "5",
-            "RELAY_BACKOFF_MAX_SECONDS": "2",
-        }
-        return {
-            "HOME": os.environ.get("HOME", str(self.folder)),
-            "LC_ALL": "C.UTF-8",
-            "PYTHONPATH": str(CHECKOUT),
-            "PYTHONUNBUFFERED": "1",
-            **{f"OUTBOX_MAIL_{name}": value for name, value in settings.items()},
-        }
+        return service_environment(self.database_url, self._broker.url, self.mail_server.url, self.files)
+
+    def _write_environment(self) -> None:
+        """For people: ``set -a; . environment`` lets the command line ask this system. Holds passwords."""
+        path = self.folder / "environment"
+        path.touch(mode=0o600)
+        path.write_text("".join(f"{name}={shlex.quote(value)}\n" for name, value in self._environment().items()))
 
     def _reports(self, kind: str, pid: int) -> bool:
         query = "SELECT 1 FROM outbox_processes WHERE kind = %s AND pid = %s"
         return self.connection.execute(query, [kind, pid]).fetchone() is not None
+
+
+def service_environment(database_url: str, broker_url: str, provider_url: str, files: Path) -> dict[str, str]:
+    """The service's settings, as its processes read them."""
+    settings = {
+        "DATABASE_URL": database_url,
+        "BROKER_URL": broker_url,
+        "PROVIDER_URL": provider_url,
+        "TEMPLATES": str(CHECKOUT / "examples/shop/templates"),
+        "DEFAULT_SENDER": "Fincan & Co. <hello@shop.example>",
+        "MESSAGE_ID_DOMAIN": "shop.example",
+        "ATTACHMENT_STORES": f"file://{files}",
+        "WORKER_CONCURRENCY": str(_WORKER_CONCURRENCY),
+        "LOG_FORMAT": "console",
+        **SHORT_WAITS,
+    }
+    return {f"{ENV_PREFIX}{name}": value for name, value in settings.items()}
+
+
+def _short(path: Path) -> str:
+    """Relative where the person stands, if it is below."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
