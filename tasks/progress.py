@@ -9,6 +9,7 @@ from typing import Any, Final
 from celery import bootsteps
 from celery.worker import state
 
+from outbox_mail.names import DELIVER_TASK
 from outbox_mail.settings import load_settings
 from tasks.ledger import REPORT_SECONDS, Ledger
 
@@ -61,8 +62,12 @@ class ProgressStep(bootsteps.StartStopStep):
             return "waiting for the broker"
         if time.monotonic() - self._turned_at > _LOOP_LIMIT_SECONDS:
             return None
-        started = [request.time_start for request in list(state.active_requests) if request.time_start]
-        # Celery keeps time_start by the wall clock.
+        # Celery keeps time_start by the wall clock. Upkeep has bounds of its own, and may take longer.
+        started = [
+            request.time_start
+            for request in list(state.active_requests)
+            if request.time_start and request.name == DELIVER_TASK
+        ]
         if started and time.time() - min(started) > task_limit_seconds:
             return None
         return f"delivering in {len(started)} tasks" if started else "idle"

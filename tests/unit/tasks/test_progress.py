@@ -9,6 +9,8 @@ import pytest
 from celery.worker import state
 from celery.worker.request import Request
 
+from outbox_mail.names import DELIVER_TASK, RETAIN_TASK
+
 
 @pytest.fixture
 def step(monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -29,9 +31,10 @@ def running(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
     return requests
 
 
-def request_accepted(seconds_ago: float) -> Request:
+def request_accepted(seconds_ago: float, name: str = DELIVER_TASK) -> Request:
     """As Celery has it once its pool took it."""
     request = Request.__new__(Request)
+    request.name = name
     request.time_start = time.time() - seconds_ago
     return request
 
@@ -50,6 +53,12 @@ def test_a_worker_with_a_task_that_hangs_is_silent(step: Any, running: list[Requ
     running += [request_accepted(5), request_accepted(61)]
 
     assert step.doing(60) is None
+
+
+def test_a_long_run_of_upkeep_is_no_hang(step: Any, running: list[Request]) -> None:
+    running.append(request_accepted(200, RETAIN_TASK))
+
+    assert step.doing(60) == "idle"
 
 
 def test_a_worker_whose_loop_hangs_is_silent(step: Any, running: list[Request]) -> None:
