@@ -106,7 +106,7 @@ class Settings(BaseSettings):
         "delete", description="archive: moved to email_messages_archive"
     )
 
-    worker_concurrency: int = Field(8, ge=1, le=1000, description="sends at once in one worker process")
+    worker_concurrency: int = Field(16, ge=1, le=1000, description="sends at once in one worker process")
     metrics_host: str = Field("127.0.0.1", description="address that /metrics listens on")
     relay_metrics_port: int = Field(0, ge=0, le=65535, description="0: no metrics endpoint")
     worker_metrics_port: int = Field(0, ge=0, le=65535, description="0: no metrics endpoint")
