@@ -20,6 +20,20 @@ ENV_PREFIX = "OUTBOX_MAIL_"
 CommaSeparated = Annotated[tuple[str, ...], NoDecode]
 
 
+def _parsed_redis(url: str) -> None:
+    """What the parser would say itself may hold a part of an unescaped password."""
+    try:
+        parts = urlsplit(url)
+        readable = parts.port != 0 and re.fullmatch(r"/?|/[0-9]{1,5}", parts.path)
+    except ValueError:
+        readable = None
+    if not readable:
+        raise ValueError(
+            "can't be read. Write redis://:password@host:port/0, with special characters in the password "
+            "percent-encoded (@ is %40, / is %2F, # is %23)"
+        )
+
+
 class Settings(BaseSettings):
     """Read from ``OUTBOX_MAIL_*`` variables. A value that is malformed or contradicts another stops the start-up.
 
@@ -144,6 +158,8 @@ class Settings(BaseSettings):
     def _is_redis(cls, value: SecretStr) -> SecretStr:
         if urlsplit(value.get_secret_value()).scheme not in {"redis", "rediss", "sentinel", "redis+socket"}:
             raise ValueError("must start with redis:// or rediss://")
+        if re.match(r"rediss?://[^;]*\Z", value.get_secret_value()):
+            _parsed_redis(value.get_secret_value())
         return value
 
     @field_validator("message_id_domain")

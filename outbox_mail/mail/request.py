@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import reprlib
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
@@ -27,6 +28,9 @@ MAX_TAGS: Final = 20
 _TEMPLATE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*(?:/[A-Za-z0-9][A-Za-z0-9_.-]*)*")
 _LOCALE: Final = re.compile(r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8})*")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+_FIRST_MOMENT: Final = datetime(1, 1, 2, tzinfo=UTC)
+_LAST_MOMENT: Final = datetime(9999, 12, 30, tzinfo=UTC)
 
 Mailbox = str | tuple[str, str]
 """An address as text (``ayse@example.com``, ``Ayşe <ayse@example.com>``) or as (name, address)."""
@@ -158,14 +162,16 @@ def _recipients(row: dict[str, Any], to: Any, cc: Any, bcc: Any) -> None:
 def _priority(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value not in list(Priority):
         raise InvalidRequestError(
-            "priority", f"{value!r} is none", "Use Priority.HIGH, Priority.NORMAL or Priority.BULK"
+            "priority", f"{reprlib.repr(value)} is none", "Use Priority.HIGH, Priority.NORMAL or Priority.BULK"
         )
     return int(value)
 
 
 def _schema_version(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 32767:
-        raise InvalidRequestError("schema_version", f"{value!r} is no version", "Use a whole number from 1 to 32767")
+        raise InvalidRequestError(
+            "schema_version", f"{reprlib.repr(value)} is no version", "Use a whole number from 1 to 32767"
+        )
     return value
 
 
@@ -188,6 +194,8 @@ def _moment(field: str, value: object) -> datetime | None:
         raise InvalidRequestError(
             field, "it is naive: its time zone is unknown", "Pass an aware one: datetime.now(UTC)"
         )
+    if not _FIRST_MOMENT <= value <= _LAST_MOMENT:
+        raise InvalidRequestError(field, "it is out of bounds", "Pass one from 0001-01-02 to 9999-12-30, in UTC")
     return value
 
 
@@ -240,9 +248,9 @@ def _parameters(value: object) -> dict[str, Any]:
 def _parameter(path: str, key: object, value: object, depth: int) -> None:
     if not isinstance(key, str):
         raise InvalidRequestError(
-            f"{path}[{key!r}]", f"a key that is {type(key).__name__}", "JSON has text keys: use str"
+            f"{path}[{reprlib.repr(key)}]", f"a key that is {type(key).__name__}", "JSON has text keys: use str"
         )
-    _scalar(f"{path}[{key!r}]", key)
+    _scalar(f"{path}[{reprlib.repr(key)}]", key)
     _value(f"{path}.{key}", value, depth)
 
 

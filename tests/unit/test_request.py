@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -27,6 +27,13 @@ def nested(depth: int) -> Any:
 
 circular: dict[str, Any] = {}
 circular["again"] = circular
+
+
+def _nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
 
 
 @pytest.mark.parametrize(
@@ -95,6 +102,12 @@ circular["again"] = circular
         ({"attachments": ["file.csv"]}, "attachments[0]"),
         ({"attachments": "file.csv"}, "attachments"),
         ({"colour": "red"}, "colour"),
+        ({"send_at": datetime.max.replace(tzinfo=UTC)}, "send_at"),
+        ({"send_at": datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))}, "send_at"),
+        ({"expires_at": datetime.max.replace(tzinfo=timezone(-timedelta(hours=14)))}, "expires_at"),
+        ({"priority": "x" * 100_000}, "priority"),
+        ({"priority": _nested(5000)}, "priority"),
+        ({"schema_version": _nested(5000)}, "schema_version"),
     ],
 )
 def test_a_bad_request_names_its_field(change: dict[str, Any], field: str) -> None:
@@ -103,6 +116,7 @@ def test_a_bad_request_names_its_field(change: dict[str, Any], field: str) -> No
     assert caught.value.field == field
     assert str(caught.value).startswith(f"{field}: ")
     assert caught.value.advice
+    assert len(str(caught.value)) < 600
 
 
 @pytest.mark.parametrize(
