@@ -25,6 +25,8 @@ from relay.envelope import Envelopes
 from relay.window import Hint
 
 _CREDENTIALS: Final = re.compile(r"://[^/@\s]*@")
+_OTHER_SCHEMA: Final = frozenset({"42P01", "42703"})
+"""SQLSTATEs of a table or column that is not there: the database is not migrated, or not to this version."""
 _LOOKED_AT: Final = 50
 """How many of the oldest messages of a queue are looked at for the time of the oldest."""
 
@@ -156,10 +158,11 @@ class Publisher:
 
 
 def redacted(error: BaseException) -> str:
-    """The error's kind and first line, without the user and password of any URL in it."""
+    """The error's kind and first line, without the user and password of any URL in it, and what to do if that is known."""
     first = next(iter(str(error).splitlines()), "")
     shown = _CREDENTIALS.sub("://***@", first)[:200]
-    return f"{type(error).__name__}: {shown}"
+    advice = ". Run outbox-mail migrate" if getattr(error, "sqlstate", None) in _OTHER_SCHEMA else ""
+    return f"{type(error).__name__}: {shown}{advice}"
 
 
 def _text(value: Any) -> str | None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
 from celery import Celery
 
@@ -87,3 +88,9 @@ def test_an_error_is_told_without_the_password_of_a_url(text: str) -> None:
     assert told.startswith("OSError: ")
     assert "hunter2" not in told
     assert "\n" not in told
+
+
+def test_a_database_that_is_not_migrated_is_told_with_what_to_do() -> None:
+    told = redacted(psycopg.errors.UndefinedTable('relation "email_messages" does not exist'))
+
+    assert told.endswith("does not exist. Run outbox-mail migrate")
