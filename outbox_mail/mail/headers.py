@@ -72,7 +72,8 @@ _FORMS: Final[Mapping[str, tuple[re.Pattern[str], str]]] = {
     "list-archive": (_URLS, _URLS_ADVICE),
     "list-post": (re.compile(f"NO|{_URLS.pattern}"), f"{_URLS_ADVICE}, or NO"),
     "list-id": (re.compile(r"(?:[^<>]* )?<[^\s<>]+>"), "Write the list's id in angle brackets (RFC 2919)"),
-    "auto-submitted": (re.compile(r"[a-z-]+(?:; ?[!-~]+)*"), "Write auto-generated, auto-replied or no (RFC 3834)"),
+    # No ";" within a parameter: there must be one way to take a value apart, or a hostile one takes for ever.
+    "auto-submitted": (re.compile(r"[a-z-]+(?:; ?[!-:<-~]+)*"), "Write auto-generated, auto-replied or no (RFC 3834)"),
     "disposition-notification-to": (_ANY, _ADDRESS_ADVICE),
     "return-receipt-to": (_ANY, _ADDRESS_ADVICE),
     "errors-to": (_ANY, _ADDRESS_ADVICE),
