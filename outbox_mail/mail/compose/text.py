@@ -28,11 +28,13 @@ def text_leaf(subtype: str, text: str, boundary_stem: bytes) -> Leaf:
     7bit where the text is ASCII with lines of 998 at most; else quoted-printable or base64, whichever is shorter. Not
     7bit: a text with ``boundary_stem`` in it, or with a line that starts with ``From `` (mbox files change it).
     """
-    if "\r" in text:
-        text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if not text.endswith("\n"):
-        text += "\n"
-    data = text.encode("utf-8", "replace").translate(_TO_SPACES).replace(b"\n", b"\r\n")
+    # Bytes from here on: one emoji makes each copy of a text four times as large as its bytes.
+    data = text.encode("utf-8", "replace").translate(_TO_SPACES)
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    if not data.endswith(b"\n"):
+        data += b"\n"
+    data = data.replace(b"\n", b"\r\n")
     if _can_go_as_it_is(data, boundary_stem):
         return Leaf(_HEADS[subtype, "7bit"], data)
     unsafe = len(data.translate(None, _QP_SAFE))
@@ -50,8 +52,19 @@ def _can_go_as_it_is(data: bytes, boundary_stem: bytes) -> bool:
         and boundary_stem not in data
         and not data.startswith(b"From ")
         and b"\nFrom " not in data
-        and (len(data) <= _LONGEST_LINE or max(map(len, data.split(b"\r\n"))) <= _LONGEST_LINE)
+        and not _has_long_line(data)
     )
+
+
+def _has_long_line(data: bytes) -> bool:
+    # From line end to line end in the longest legal steps: a list of the lines would take many times the text's memory.
+    longest = _LONGEST_LINE + len(b"\r\n")
+    start = 0
+    while len(data) - start > longest:
+        start = data.rfind(b"\n", start, start + longest) + 1
+        if start == 0:
+            return True
+    return False
 
 
 def _quoted_printable(data: bytes) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email
 import time
+import tracemalloc
 from collections import Counter
 from datetime import datetime
 from email.policy import default
@@ -176,6 +177,18 @@ def test_a_large_hostile_text_is_composed_in_linear_time(piece: str, size: int) 
     start = time.process_time()
     made(RenderedContent("S", text, None))
     assert time.process_time() - start < 1.5
+
+
+@pytest.mark.parametrize("first", ["", "é", "🌷"])
+@pytest.mark.parametrize("piece", ["\n", "\r", "ab\n", "é \n", "ş\r", "From é\n", "漢字\n", "x", "\0", "\ud800"])
+def test_a_large_text_takes_six_times_its_size_at_most(piece: str, first: str) -> None:
+    text = first + piece * 500_000
+    size = len(text.encode("utf-8", "replace"))
+    tracemalloc.start()
+    composed = made(RenderedContent("S", text, None))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size < len(composed.data) < peak < 6 * size + 100_000
 
 
 def test_the_most_recipients_are_composed_quickly() -> None:

@@ -118,6 +118,13 @@ def test_any_text_comes_out_as_it_went_in(text: str) -> None:
         assert not any(line.endswith((b" ", b"\t")) for line in lines)
 
 
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.integers(0, 40) | st.integers(995, 1002) | st.integers(1990, 2010), min_size=1, max_size=12))
+def test_a_line_that_is_too_long_is_found_wherever_it_stands(lengths: list[int]) -> None:
+    leaf = text_leaf("plain", "\n".join(["x" * length for length in lengths]), STEM)
+    assert (encoding_of(leaf) == "7bit") == (max(lengths) <= 998)
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 400) | st.integers(57 * 1024 - 60, 57 * 1024 + 60) | st.integers(57 * 2048 - 2, 57 * 2048 + 2))
 def test_base64_has_lines_of_76_and_the_size_that_was_foretold(size: int) -> None:
