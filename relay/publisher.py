@@ -158,7 +158,7 @@ class Publisher:
 
 
 def redacted(error: BaseException) -> str:
-    """The error's kind and first line, without the user and password of any URL in it, and what to do if that is known."""
+    """The error's kind and first line, without user and password of a URL in it, and what to do where that is known."""
     first = next(iter(str(error).splitlines()), "")
     shown = _CREDENTIALS.sub("://***@", first)[:200]
     advice = ". Run outbox-mail migrate" if getattr(error, "sqlstate", None) in _OTHER_SCHEMA else ""
