@@ -20,6 +20,8 @@ _settings = load_settings()
 broker_url = _settings.broker_url.get_secret_value()
 broker_connection_retry_on_startup = True
 broker_connection_max_retries = None
+# A broker that refuses a command (its memory is full) is waited for like one that is away; else the worker would leave.
+broker_channel_error_retry = True
 broker_transport_options = {
     "visibility_timeout": _settings.visibility_timeout_seconds,
     # kombu's default is None: a broker that is gone would be waited for without end.
